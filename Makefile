@@ -1,0 +1,42 @@
+# Two commands set everything up by themselves: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check lint types layers docs bench format clean
+
+.venv/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: .venv/.installed
+	$(BIN)/crabstore demo
+
+test: .venv/.installed
+	$(BIN)/python -m pytest -n 2 --dist=worksteal
+
+check: lint types layers test
+
+lint: .venv/.installed
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+
+types: .venv/.installed
+	$(BIN)/mypy
+
+layers: .venv/.installed
+	$(BIN)/lint-imports --no-cache
+
+docs: .venv/.installed
+	$(BIN)/python -m pytest tests/docs
+
+format: .venv/.installed
+	$(BIN)/ruff check --fix-only src tests bench
+	$(BIN)/ruff format src tests bench
+
+bench: .venv/.installed
+	$(BIN)/python -m bench.engines
+	$(BIN)/python -m bench.text
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
