@@ -1,0 +1,1 @@
+"""The keyspace and every interface over it; names no backend, no database, no search engine."""
