@@ -19,7 +19,7 @@ Format: TypeAlias = str
 """The shape of a message: "anthropic", "openai-chat", "openai-responses", or a name that is not known here."""
 
 Mark: TypeAlias = str
-"""What is special about a message: "", "injected", "summary", "error" (see `HistoryEntry`), or a later version's."""
+"""What is special about a message: "", "injected", "summary", "error" (see `HistoryEntry`), or a later one."""
 
 _REMINDER = ("<system-reminder>", "</system-reminder>")
 _BLOB = re.compile(r"data:[\w/+.-]{0,80};base64,[A-Za-z0-9+/=]*|(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{512,}={0,2}")
