@@ -101,6 +101,14 @@ class Batch:
         keys.update(key for staged_col, key in self.added if staged_col == col and key.startswith(prefix))
         return sorted(keys)
 
+    def resolved(self, counters: Mapping[Slot, bytes | None]) -> dict[Slot, bytes | None]:
+        """All writes in order, the counters last, given what the store holds under the keys of `added`.
+
+        Raises BadRecord if a value there is no object of counters.
+        """
+        raised = {slot: add_counters(slot[1], counters[slot], deltas) for slot, deltas in self.added.items()}
+        return {**self.writes, **raised}
+
     def _stage(self, col: Column, key: bytes, value: bytes | None) -> None:
         self._admit(key)
         slot = (col, key)

@@ -14,7 +14,7 @@ from itertools import count, islice
 from typing import TypeVar
 
 from . import keys
-from .batch import Batch, Column, add_counters
+from .batch import Batch, Column
 from .errors import Conflict, InvalidArgument, OutsideRealm, WrongLoop
 from .records import Record, decode, encode
 
@@ -26,12 +26,16 @@ T = TypeVar("T")
 _MAX_ATTEMPTS = 1000
 """A conflict means that another commit went through, so retrying always ends; a broken engine must end too."""
 
+_SLICE = 4096
+"""Keys removed in one commit."""
+
 
 class KVStorage(ABC):
     """A store of bytes under ordered keys in columns.
 
     Required: `get`, `put`, `delete`, `scan_keys`, `scan`. Provided: `realm`, `key`, `prefix`, `get_json`,
-    `put_json`, `get_many`, `page`, `page_keys`, `batch`, `commit`, `transact`, `sync`, `checkpoint`, `close`.
+    `put_json`, `get_many`, `page`, `page_keys`, `batch`, `commit`, `transact`,
+    `delete_prefix`, `sync`, `checkpoint`, `close`.
 
     A store belongs to one event loop. Every call is checked before it reaches the engine: a key outside the
     realm raises OutsideRealm, another loop WrongLoop, a wrong type InvalidArgument, whoever wrote the engine.
@@ -137,10 +141,9 @@ class KVStorage(ABC):
                 found = await self.get(col, key)
                 if found != old:
                     raise Conflict(col, key, old, found)
-            for (col, key), value in batch.writes.items():
+            writes = batch.resolved({slot: await self.get(*slot) for slot in batch.added})
+            for (col, key), value in writes.items():
                 await (self.delete(col, key) if value is None else self.put(col, key, value))
-            for (col, key), deltas in batch.added.items():
-                await self.put(col, key, add_counters(key, await self.get(col, key), deltas))
 
     async def sync(self) -> None:
         """What was written before this call survives a power loss afterwards. Nothing to do by default."""
@@ -170,6 +173,15 @@ class KVStorage(ABC):
             else:
                 return result
         raise AssertionError("count() does not end")
+
+    async def delete_prefix(self, col: Column, prefix: bytes) -> None:
+        """Remove every key under `prefix`, in commits of bounded size."""
+        while doomed := await self.page_keys(col, prefix, limit=_SLICE):
+            batch = self.batch()
+            for key in doomed:
+                batch.delete(col, key)
+            await self.commit(batch)
+            await asyncio.sleep(0)
 
     # -- the guard ----------------------------------------------------------------------------------------
 

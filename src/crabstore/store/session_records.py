@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from .errors import BadRecord
 from .messages import HistoryEntry
-from .records import Json, Record
+from .records import Json, Record, decode
 
 __all__ = [
     "Appended",
@@ -15,12 +16,15 @@ __all__ = [
     "Done",
     "EventLine",
     "Loaded",
+    "OtherEvent",
+    "Recent",
     "SessionMeta",
     "Source",
     "SourceRow",
     "ToolResultEvent",
     "ToolStart",
     "ToolStartCall",
+    "decode_event",
 ]
 
 
@@ -77,6 +81,15 @@ class Card(Record, omit_defaults=True):
     created_by: str = ""
     tool: str = ""
     project: str = ""
+
+
+@dataclass(frozen=True)
+class Recent:
+    """A session in a listing, read from the index alone."""
+
+    handle: str
+    updated_at: str
+    card: Card
 
 
 class SourceRow(Record):
@@ -141,5 +154,26 @@ class Done(Record, tag_field="event", tag="done"):
     usage: dict[str, Json] = {}
 
 
+class OtherEvent(msgspec.Struct):
+    """A line that this version does not know; `members` is all of it."""
+
+    members: dict[str, Json]
+
+
 EventLine = ToolStart | ToolResultEvent | Done
 """One line of a session's trace, tagged by its member `event`."""
+
+_EVENTS: dict[str, type[EventLine]] = {"tool_start": ToolStart, "tool_result": ToolResultEvent, "done": Done}
+
+
+class _Tag(msgspec.Struct):
+    event: str = ""
+
+
+def decode_event(data: bytes, key: bytes) -> EventLine | OtherEvent:
+    """The event line in `data`; one of a newer version comes as OtherEvent. Raises BadRecord."""
+    try:
+        cls = _EVENTS.get(msgspec.json.decode(data, type=_Tag).event)
+        return decode(cls, data, key) if cls else OtherEvent(msgspec.json.decode(data))
+    except msgspec.DecodeError as error:
+        raise BadRecord(key, str(error)) from error

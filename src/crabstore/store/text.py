@@ -183,7 +183,6 @@ Postings = dict[bytes, int]
 """Term frequency by document."""
 
 _SMALL = [str(tf).encode() for tf in range(64)]
-_CLEAR_SLICE = 10_000
 
 
 class KeyedText(TextSearch):
@@ -254,12 +253,7 @@ class KeyedText(TextSearch):
         return Hits(hits, complete=len(ranked) <= limit)
 
     async def clear(self) -> None:
-        prefix = self._kv.prefix("idx", "text")
-        while keys := await self._kv.page_keys(Column.TEXT, prefix, limit=_CLEAR_SLICE):
-            batch = self._kv.batch()
-            for key in keys:
-                batch.delete(Column.TEXT, key)
-            await self._kv.commit(batch)
+        await self._kv.delete_prefix(Column.TEXT, self._kv.prefix("idx", "text"))
 
     async def _postings(self, ix: str, term: Term) -> Postings:
         """The documents that hold a word which `term` means; their number is the term's df."""

@@ -1,0 +1,1 @@
+"""The engines: five methods each, plus what the engine does better."""

@@ -1,0 +1,7 @@
+"""The crabdb backend: a store in one append-only file."""
+
+from __future__ import annotations
+
+from .backend import CrabBackend
+
+__all__ = ["CrabBackend"]

@@ -1,0 +1,119 @@
+"""The index entries of sessions: everything that follows from a session's content, written beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .batch import Batch, Column
+from .errors import NotFound
+from .kv import KVStorage
+from .messages import HistoryEntry
+from .records import decode, encode
+from .session_records import Card, SessionMeta, SourceRow
+from .session_rows import SessionRows, place_of
+from .text import TextSearch
+from .weights import Weights
+
+__all__ = ["SLICE", "Redact", "SessionIndex"]
+
+Redact = Callable[[str], str]
+"""What runs over every text before it is indexed or exported, e.g. to take credentials out."""
+
+SLICE = 256
+"""Messages handled in one commit of long work: it bounds the batch, and how long the event loop is kept."""
+
+
+class SessionIndex:
+    """The indexes over one store's sessions."""
+
+    def __init__(
+        self, kv: KVStorage, rows: SessionRows, text: TextSearch, weights: Weights, redact: Redact | None
+    ) -> None:
+        self._kv = kv
+        self._rows = rows
+        self._text = text
+        self._weights = weights
+        self._redact = redact
+
+    async def put_meta(self, batch: Batch, old: SessionMeta | None, new: SessionMeta) -> None:
+        """The meta row and every index entry that follows from it; without `old`, all of them."""
+        batch.put(Column.SESSION, self._rows.meta_key(new.handle), encode(new))
+        if old is None:
+            batch.put(Column.SESSION, self._rows.sess_key(new), new.handle.encode())
+        await self._put_card(batch, old, new)
+        if new.source and (old is None or not old.source):
+            key = self._rows.source_key(new.source.tool, new.source.original_id)
+            batch.put(Column.SESSION, key, encode(SourceRow(handle=new.handle)))
+        for part, weight in (("title", self._weights.title), ("summary", self._weights.summary)):
+            words: str = getattr(new, part)
+            if words != (getattr(old, part) if old else ""):
+                key = self._kv.key("session", new.handle, "meta", part)
+                attrs = self.attrs(new) | {"ts": new.created_at}
+                await self._text.index(batch, "meta", key, self._redacted(words), weight=weight, attrs=attrs)
+
+    async def reindex(self, handle: str) -> None:
+        """Build every index entry of one session anew from its content. Raises NotFound."""
+        meta = await self._kv.get_json(Column.SESSION, self._rows.meta_key(handle), SessionMeta)
+        if meta is None:
+            raise NotFound("session", handle)
+        batch = self._kv.batch()
+        await self.put_meta(batch, None, meta)
+        await self._kv.commit(batch)
+        prefix = self._rows.messages(handle)
+        for start in range(0, await self._rows.next(prefix), SLICE):
+            batch = self._kv.batch()
+            for key, row in await self._rows.range(prefix, start, start + SLICE):
+                await self.put_message(batch, meta, key, decode(HistoryEntry, row, key))
+            await self._kv.commit(batch)
+            await asyncio.sleep(0)
+
+    async def rebuild(self) -> None:
+        """Build every index of every session anew from content. How far files were read is forgotten."""
+        for index in ("sess", "recent", "source"):
+            await self._kv.delete_prefix(Column.SESSION, self._kv.prefix("idx", index))
+        for handle in await self._rows.stored():
+            await self._kv.delete_prefix(Column.SESSION, self._kv.prefix("session", handle, "id"))
+            await self.reindex(handle)
+
+    async def put_message(self, batch: Batch, meta: SessionMeta, key: bytes, entry: HistoryEntry) -> None:
+        """Every index entry of the message under `key`."""
+        if entry.id:
+            place = str(place_of(key)).encode()
+            batch.put(Column.SESSION, self._rows.id_key(meta.handle, entry.id), place)
+        attrs = self.attrs(meta) | {"role": entry.role, "ts": entry.ts}
+        if entry.agent:
+            attrs["agent"] = entry.agent
+        text = self._redacted(entry.indexable())
+        await self._text.index(batch, "msg", key, text, weight=self._weights.of(entry), attrs=attrs)
+
+    async def _put_card(self, batch: Batch, old: SessionMeta | None, new: SessionMeta) -> None:
+        card = _card(new)
+        if old is not None:
+            if old.updated_at == new.updated_at and _card(old) == card:
+                return
+            batch.delete(Column.SESSION, self._rows.recent_key(old.updated_at, old.handle))
+        batch.put(Column.SESSION, self._rows.recent_key(new.updated_at, new.handle), encode(card))
+
+    def attrs(self, meta: SessionMeta) -> dict[str, str]:
+        """What every document of a session may be filtered by."""
+        attrs = {
+            "agent": meta.agent,
+            "sender": meta.created_by,
+            "project": meta.project,
+            "source": meta.source.tool,
+        }
+        return {name: value for name, value in attrs.items() if value}
+
+    def _redacted(self, text: str) -> str:
+        return self._redact(text) if self._redact and text else text
+
+
+def _card(meta: SessionMeta) -> Card:
+    return Card(
+        title=meta.title,
+        agent=meta.agent,
+        created_by=meta.created_by,
+        tool=meta.source.tool,
+        project=meta.project,
+    )

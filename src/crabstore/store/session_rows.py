@@ -1,0 +1,93 @@
+"""Where the rows of sessions stand, and reading them: keys, positions, ranges. Writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+
+from .batch import Column
+from .keys import INDEX_WIDTH, position
+from .kv import KVStorage
+from .messages import HistoryEntry
+from .records import decode
+from .session_records import Card, Recent, SessionMeta
+
+__all__ = ["SessionRows", "place_of"]
+
+
+class SessionRows:
+    """The rows of one store's sessions."""
+
+    def __init__(self, kv: KVStorage) -> None:
+        self._kv = kv
+
+    def meta_key(self, handle: str) -> bytes:
+        return self._kv.key("session", handle, "meta")
+
+    def archive_key(self, handle: str) -> bytes:
+        return self._kv.key("session", handle, "archive")
+
+    def messages(self, handle: str) -> bytes:
+        return self._kv.prefix("session", handle, "msg")
+
+    def events(self, handle: str) -> bytes:
+        return self._kv.prefix("session", handle, "evt")
+
+    def message_key(self, handle: str, place: int) -> bytes:
+        return self.messages(handle) + position(place).encode()
+
+    def id_key(self, handle: str, entry_id: str) -> bytes:
+        digest = hashlib.blake2b(entry_id.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+        return self._kv.key("session", handle, "id", digest)
+
+    def sess_key(self, meta: SessionMeta) -> bytes:
+        return self._kv.key("idx", "sess", meta.agent, meta.created_by, meta.created_at, meta.handle)
+
+    def recent_key(self, updated_at: str, handle: str) -> bytes:
+        return self._kv.key("idx", "recent", updated_at, handle)
+
+    def source_key(self, tool: str, original_id: str) -> bytes:
+        return self._kv.key("idx", "source", tool, original_id)
+
+    def recent(self, key: bytes, row: bytes) -> Recent:
+        _, _, updated_at, handle = self._kv.parts(key)
+        return Recent(handle, updated_at, decode(Card, row, key))
+
+    async def known(self, handle: str, ids: list[str]) -> dict[str, tuple[int, HistoryEntry | None]]:
+        """Those of `ids` that the session holds, with position and entry."""
+        if not ids:
+            return {}
+        rows = await self._kv.get_many(Column.SESSION, [self.id_key(handle, entry_id) for entry_id in ids])
+        places = {entry_id: int(row) for entry_id, row in zip(ids, rows, strict=True) if row is not None}
+        keys = [self.message_key(handle, place) for place in places.values()]
+        known: dict[str, tuple[int, HistoryEntry | None]] = {}
+        entries = await self._kv.get_many(Column.SESSION, keys)
+        for (entry_id, place), key, row in zip(places.items(), keys, entries, strict=True):
+            if row is not None and (entry := decode(HistoryEntry, row, key)).id == entry_id:
+                known[entry_id] = (place, entry)
+        return known
+
+    async def next(self, prefix: bytes) -> int:
+        """One more than the last position under `prefix`."""
+        last = await self._kv.page_keys(Column.SESSION, prefix, limit=1, reverse=True)
+        return place_of(last[0]) + 1 if last else 0
+
+    async def range(self, prefix: bytes, start: int, stop: int | None) -> list[tuple[bytes, bytes]]:
+        first = prefix + position(start - 1).encode() if start > 0 else None
+        limit = None if stop is None else max(0, stop - max(start, 0))
+        rows = await self._kv.page(Column.SESSION, prefix, after=first, limit=limit)
+        return rows if stop is None else [row for row in rows if place_of(row[0]) < stop]
+
+    async def stored(self) -> list[str]:
+        """Every handle, from content."""
+        handles: list[str] = []
+        prefix = self._kv.prefix("session")
+        after: bytes | None = None
+        while keys := await self._kv.page_keys(Column.SESSION, prefix, after=after, limit=1):
+            handles.append(self._kv.parts(keys[0])[1])
+            after = self._kv.prefix("session", handles[-1]) + b"\xff"
+        return handles
+
+
+def place_of(key: bytes) -> int:
+    """The position that a message's or an event's key ends in."""
+    return int(key[-INDEX_WIDTH:])

@@ -1,0 +1,227 @@
+"""Search over sessions: by their best message, their title and their summary. Reads, and never writes.
+
+A session's score is its best message's plus the better of its title's and its summary's. The two come as two
+ranked lists, so the page is found by the threshold algorithm (Fagin, Lotem, Naor, Optimal Aggregation
+Algorithms for Middleware, 2001): both lists are read deeper until no session that was not seen in full could
+still enter the page. A busy session never hides another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .batch import Column
+from .errors import InvalidArgument
+from .kv import KVStorage
+from .messages import HistoryEntry
+from .records import decode
+from .session_records import SessionMeta
+from .session_rows import SessionRows, place_of
+from .text import Between, Hits, TextSearch, Where
+from .weights import Weights
+
+__all__ = ["Excerpt", "SessionAnswer", "SessionFilter", "SessionHit", "SessionSearch"]
+
+_SESSION_PARTS = 2
+"""Documents that share `session/{handle}` are one session's."""
+
+
+@dataclass(frozen=True)
+class SessionFilter:
+    """Which messages and sessions a search may find; "" leaves a condition out. Applied before ranking is cut."""
+
+    agent: str = ""
+    """An agent's id."""
+    sender: str = ""
+    project: str = ""
+    source: str = ""
+    """The tool that an imported session comes from."""
+    role: str = ""
+    """user or assistant."""
+    since: str = ""
+    """The earliest time, UTC RFC 3339 or the beginning of it, e.g. ``2026-03``."""
+    until: str = ""
+    """The first time that is too late."""
+
+    def where(self) -> Where:
+        """The condition on document attributes."""
+        names = ("agent", "sender", "project", "source", "role")
+        conditions: dict[str, str | Between] = {
+            name: value for name in names if (value := getattr(self, name))
+        }
+        if self.since or self.until:
+            conditions["ts"] = Between(self.since or None, self.until or None)
+        return conditions
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A message in the window around the best one."""
+
+    position: int
+    entry: HistoryEntry
+    text: str
+    """Its text, cut to a snippet."""
+    spans: list[tuple[int, int]]
+    """Where words that match stand in `text`: (start, end) in characters."""
+
+
+@dataclass(frozen=True)
+class SessionHit:
+    """A session that matches."""
+
+    meta: SessionMeta
+    score: float
+    position: int | None
+    """Where its best message stands; None if only its title or summary matches."""
+    window: list[Excerpt]
+    """The best message and what stands around it."""
+
+
+@dataclass(frozen=True)
+class SessionAnswer:
+    """The best sessions, best first, equal scores in order of their handles."""
+
+    hits: list[SessionHit]
+    complete: bool
+    """Whether these are all sessions that match."""
+
+
+@dataclass
+class _Candidate:
+    """A session as far as it was seen; a part that was not seen is worth at most what its list ended with."""
+
+    message: float | None = None
+    titles: float | None = None
+    best: bytes | None = None
+
+    def score(self) -> float:
+        return (self.message or 0.0) + (self.titles or 0.0)
+
+    def bound(self, message_floor: float, titles_floor: float) -> float:
+        message = message_floor if self.message is None else self.message
+        return message + (titles_floor if self.titles is None else self.titles)
+
+
+class SessionSearch:
+    """The search over one store's sessions."""
+
+    def __init__(self, kv: KVStorage, rows: SessionRows, text: TextSearch, weights: Weights) -> None:
+        self._kv = kv
+        self._rows = rows
+        self._text = text
+        self._weights = weights
+
+    async def search(
+        self,
+        query: str,
+        limit: int | None,
+        where: SessionFilter,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> SessionAnswer:
+        """See `Sessions.search`."""
+        wanted = self._weights.hits if limit is None else limit
+        if wanted < 1:
+            raise InvalidArgument("limit", wanted, "must be at least 1")
+        ranked, complete = await self._rank(query, wanted, where.where())
+        around = (
+            self._weights.before if before is None else before,
+            self._weights.after if after is None else after,
+        )
+        hits = [await self._hit(query, handle, found, around) for handle, found in ranked]
+        return SessionAnswer([hit for hit in hits if hit is not None], complete)
+
+    async def _rank(self, query: str, wanted: int, where: Where) -> tuple[list[tuple[str, _Candidate]], bool]:
+        """The best sessions, and whether there are no others."""
+        depth = wanted * max(1, self._weights.candidates)
+        while True:
+            messages = await self._text.search("msg", query, depth, where, group=_SESSION_PARTS)
+            titles = await self._text.search("meta", query, depth, where, group=_SESSION_PARTS)
+            found = self._candidates(messages, titles)
+            floors = (_floor(messages), _floor(titles))
+            ranked = sorted(found.items(), key=lambda item: (-item[1].score(), item[0]))
+            if _certain(ranked, wanted, floors):
+                exhausted = messages.complete and titles.complete
+                return ranked[:wanted], exhausted and len(ranked) <= wanted
+            depth *= 2
+
+    def _candidates(self, messages: Hits, titles: Hits) -> dict[str, _Candidate]:
+        found: dict[str, _Candidate] = {}
+        for hit in messages.hits:
+            found[self._kv.parts(hit.key)[1]] = _Candidate(message=hit.score, best=hit.key)
+        for hit in titles.hits:
+            candidate = found.setdefault(self._kv.parts(hit.key)[1], _Candidate())
+            candidate.titles = hit.score
+        if messages.complete:
+            for candidate in found.values():
+                candidate.message = candidate.message or 0.0
+        if titles.complete:
+            for candidate in found.values():
+                candidate.titles = candidate.titles or 0.0
+        return found
+
+    async def _hit(
+        self, query: str, handle: str, found: _Candidate, around: tuple[int, int]
+    ) -> SessionHit | None:
+        meta = await self._kv.get_json(Column.SESSION, self._rows.meta_key(handle), SessionMeta)
+        if meta is None:
+            return None  # deleted between the search and here
+        best = None if found.best is None else place_of(found.best)
+        window = await self._window(query, handle, best or 0, around)
+        return SessionHit(meta, found.score(), best, window)
+
+    async def _window(self, query: str, handle: str, best: int, around: tuple[int, int]) -> list[Excerpt]:
+        """At most `Weights.window` messages about position `best`."""
+        most = max(1, self._weights.window)
+        before = min(max(0, around[0]), most - 1)
+        start = max(0, best - before)
+        stop = min(best + max(0, around[1]) + 1, start + most)
+        rows = await self._rows.range(self._rows.messages(handle), start, stop)
+        return [self._excerpt(query, key, row) for key, row in rows]
+
+    def _excerpt(self, query: str, key: bytes, row: bytes) -> Excerpt:
+        entry = decode(HistoryEntry, row, key)
+        text = entry.text
+        spans = self._text.spans(query, text)
+        start, snippet = _cut(text, spans, self._weights.snippet)
+        inside = [
+            (begin - start, end - start)
+            for begin, end in spans
+            if start <= begin and end - start <= len(snippet)
+        ]
+        return Excerpt(place_of(key), entry, snippet, inside)
+
+
+def _floor(hits: Hits) -> float:
+    """What a document that is not in the list can score at most."""
+    return 0.0 if hits.complete or not hits.hits else hits.hits[-1].score
+
+
+def _certain(ranked: list[tuple[str, _Candidate]], wanted: int, floors: tuple[float, float]) -> bool:
+    """Whether reading on could neither reorder the page nor bring another session into it."""
+    if floors == (0.0, 0.0):
+        return True
+    page, rest = ranked[:wanted], ranked[wanted:]
+    if len(page) < wanted or any(_partial(found, floors) for _, found in page):
+        return False
+    least = page[-1][1].score()
+    outside = max((found.bound(*floors) for _, found in rest), default=0.0)
+    return max(outside, sum(floors)) < least
+
+
+def _partial(found: _Candidate, floors: tuple[float, float]) -> bool:
+    return found.bound(*floors) > found.score()
+
+
+def _cut(text: str, spans: Iterable[tuple[int, int]], most: int) -> tuple[int, str]:
+    """At most `most` bytes of `text` about its first match: where they begin, and the text."""
+    if len(text.encode(errors="surrogatepass")) <= most:
+        return 0, text
+    first = next(iter(spans), (0, 0))[0]
+    # A quarter of the snippet stands before the match: enough to see what it is about.
+    start = max(0, first - most // 4)
+    data = text[start : start + most].encode(errors="surrogatepass")[:most]
+    return start, data.decode(errors="ignore")

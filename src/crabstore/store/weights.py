@@ -1,0 +1,49 @@
+"""What ranks a session, as judgement numbers with names. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .messages import HistoryEntry
+
+__all__ = ["Weights"]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The judgement numbers of session search. Weights of documents take effect as documents are indexed; run
+    reindex after changing `user`, `tool_call`, `assistant`, `derived`, `title` or `summary`."""
+
+    user: float = 1.5
+    """A person's own words. They are few and chosen; lower it if prompts are mostly pasted text."""
+    tool_call: float = 1.3
+    """The names of functions that an assistant called without a word."""
+    assistant: float = 1.0
+    """A model's words: the measure of the others."""
+    derived: float = 0.5
+    """A compaction summary: it repeats what stands elsewhere, and must not outrank it."""
+    title: float = 2.0
+    """A session's title."""
+    summary: float = 3.0
+    """A session's summary: the densest text there is about it."""
+    candidates: int = 10
+    """Matches looked at for each requested hit, at first: the search widens until its page is certain. It costs
+    or saves time, never hits."""
+    before: int = 4
+    """Messages shown before the best one."""
+    after: int = 4
+    """Messages shown after the best one."""
+    window: int = 16
+    """Messages shown at most, whatever a caller asks for."""
+    snippet: int = 1024
+    """Bytes of a message shown at most, cut on a character boundary."""
+    hits: int = 20
+    """Sessions returned at most, unless the caller says otherwise."""
+
+    def of(self, entry: HistoryEntry) -> float:
+        """The weight of a message."""
+        if entry.mark == "summary":
+            return self.derived
+        if entry.role == "user":
+            return self.user
+        return self.assistant if entry.text.strip() else self.tool_call
