@@ -44,10 +44,10 @@ class BackendFactory(Protocol):
 class Settings:
     """The judgement numbers that a store is asked for."""
 
-    bm25: Bm25 = Bm25()
-    analysis: Analysis = Analysis()
-    weights: Weights = Weights()
-    redact: Redact | None = None
+    bm25: Bm25
+    analysis: Analysis
+    weights: Weights
+    redact: Redact | None
 
 
 class Opening:
