@@ -10,6 +10,7 @@ __all__ = [
     "NotFound",
     "OutsideRealm",
     "SchemaMismatch",
+    "StoreClosed",
     "StoreError",
     "WrongLoop",
 ]
@@ -85,6 +86,13 @@ class SchemaMismatch(StoreError):
         self.what = what
         self.found = found
         self.known = known
+
+
+class StoreClosed(StoreError, ValueError):
+    """The store was closed; open it again."""
+
+    def __init__(self) -> None:
+        super().__init__("this store was closed: open it again")
 
 
 class WrongLoop(StoreError, RuntimeError):

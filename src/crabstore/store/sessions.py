@@ -117,7 +117,7 @@ class Sessions:
         return await self.meta(rows[0][1].decode()) if rows else None
 
     async def handles(self, agent: str | None = None, created_by: str | None = None) -> list[str]:
-        """Handles in order of creation within each identity, the newest last; all, an agent's, or an identity's.
+        """All handles, an agent's, or an identity's; within an identity the newest comes last.
 
         Reads no session.
         """
