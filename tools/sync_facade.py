@@ -226,11 +226,11 @@ def _method(name: str, method: Callable[..., object]) -> str:
 
 def _argument(parameter: inspect.Parameter) -> str:
     """How a call hands this parameter on."""
-    stars = {
-        parameter.VAR_POSITIONAL: f"*{parameter.name}",
-        parameter.KEYWORD_ONLY: f"{parameter.name}={parameter.name}",
-    }
-    return stars.get(parameter.kind, parameter.name)
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return f"*{parameter.name}"
+    return (
+        f"{parameter.name}={parameter.name}" if parameter.kind is parameter.KEYWORD_ONLY else parameter.name
+    )
 
 
 def _text(signature: inspect.Signature) -> str:
