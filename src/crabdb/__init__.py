@@ -1,1 +1,41 @@
-"""crabdb."""
+"""crabdb: an ordered key-value store in one append-only file that survives crashes. See `CrabDB`."""
+
+from crabdb.db import Batch, CrabDB
+from crabdb.errors import (
+    AccessDenied,
+    Closed,
+    Corrupted,
+    CrabDBError,
+    DiskFull,
+    InvalidArgument,
+    Locked,
+    NotCrabDB,
+    NotFound,
+    ReadFailed,
+    ReadOnly,
+    StoreFailed,
+    Unsupported,
+)
+from crabdb.options import Options
+from crabdb.report import Stats, Verification
+
+__all__ = [
+    "AccessDenied",
+    "Batch",
+    "Closed",
+    "Corrupted",
+    "CrabDB",
+    "CrabDBError",
+    "DiskFull",
+    "InvalidArgument",
+    "Locked",
+    "NotCrabDB",
+    "NotFound",
+    "Options",
+    "ReadFailed",
+    "ReadOnly",
+    "Stats",
+    "StoreFailed",
+    "Unsupported",
+    "Verification",
+]

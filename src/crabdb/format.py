@@ -1,0 +1,384 @@
+"""The bytes of a crabdb file: header, records, frames, the snapshot of the index. Pure: no I/O, no clock,
+no chance.
+
+All integers are little-endian, without padding. The layout is CRMEM version 1, which other programs read
+and write:
+
+    header    32 bytes: "CRMEM\\0" | version u32 | flags u16 | sum u32 | index_at u64 | index_len u64
+    record    op u8 (0 put, 1 delete) | col u8 | key_len u32 | key | val_len u32 | value
+    index     count u32 | count x { col u8 | key_len u32 | key | offset u64 of the record }
+
+What is added lives inside that layout as puts in column 255, which no caller can reach:
+
+    identity  key "id", value: file_id 16 bytes | salt u32 | features u32
+    frame     key "f", value: head_crc u32 | body_crc u32 | prev_crc u32 | at u64 | body_len u64 | durable u64
+    snapshot  key "index", value: an index (above) followed by a trailer
+
+    trailer   table   count x { position u64 of the entry in the index | val_len u32 | val_crc u32 }
+              fences  for every 32nd entry { col u8 | key_len u32 | key }
+              blocks  for every 32 entries crc u32 over their bytes, then over their rows of the table
+              foot    fences_len u64 | live u64 | identity_at u64 | salt u32 | count u32 | "CRIX" | root u32
+
+A frame commits the `body_len` bytes of records after it. When records without a frame stand between it and
+the last boundary, it attests these instead: `body_len` and `body_crc` are theirs, and no body follows.
+Checksums are CRC-32 that starts from the file's salt, so that no user's value can pass for a frame, and
+zeros never check; only `val_crc` is a plain CRC-32. `docs/format.md` works an example of each.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+__all__ = [
+    "BLOCK",
+    "BODY_LIMIT",
+    "DELETE",
+    "ENTRY",
+    "FOOT_SIZE",
+    "FRAME_KEY",
+    "FRAME_PREFIX",
+    "FRAME_SIZE",
+    "HEADER_SIZE",
+    "IDENTITY_KEY",
+    "IDENTITY_RECORD_SIZE",
+    "LENGTH",
+    "LENGTH_LIMIT",
+    "LOCATION",
+    "OFFSET",
+    "PUT",
+    "RECORD",
+    "RECORD_OVERHEAD",
+    "RESERVED",
+    "SNAPSHOT_KEY",
+    "SNAPSHOT_PREFIX_SIZE",
+    "BareEntry",
+    "Foot",
+    "Frame",
+    "Header",
+    "Identity",
+    "Malformed",
+    "Newer",
+    "SnapshotEntry",
+    "decode_foot",
+    "decode_frame",
+    "decode_header",
+    "decode_identity",
+    "decode_index",
+    "decode_snapshot",
+    "encode_attestation",
+    "encode_delete",
+    "encode_frame",
+    "encode_header",
+    "encode_identity",
+    "encode_put",
+    "encode_snapshot",
+    "snapshot_prefix",
+    "snapshot_size",
+]
+
+MAGIC: Final = b"CRMEM\0"
+VERSION: Final = 1
+FLAGS: Final = 0
+HEADER: Final = Struct("<6sIHIQQ")
+HEADER_SIZE: Final = 32
+
+PUT: Final = 0
+DELETE: Final = 1
+RECORD: Final = Struct("<BBI")
+LENGTH: Final = Struct("<I")
+RECORD_OVERHEAD: Final = RECORD.size + LENGTH.size
+LENGTH_LIMIT: Final = 0xFFFF_FFFF
+RESERVED: Final = 255
+
+IDENTITY_KEY: Final = b"id"
+IDENTITY: Final = Struct("<16sII")
+IDENTITY_RECORD_SIZE: Final = RECORD_OVERHEAD + len(IDENTITY_KEY) + IDENTITY.size
+KNOWN_FEATURES: Final = 0
+
+FRAME_KEY: Final = b"f"
+FRAME_PREFIX: Final = RECORD.pack(PUT, RESERVED, 1) + FRAME_KEY + LENGTH.pack(36)
+FRAME: Final = Struct("<11sIIIQQQ")
+FRAME_SUMMED: Final = Struct("<IIQQQ")
+FRAME_SIZE: Final = 47
+BODY_LIMIT: Final = 64 << 20
+"""The most a frame of several records may hold, bytes: what a reader has to hold in memory to check it."""
+
+SNAPSHOT_KEY: Final = b"index"
+SNAPSHOT_PREFIX_SIZE: Final = RECORD_OVERHEAD + len(SNAPSHOT_KEY)
+BLOCK: Final = 32
+ENTRY: Final = Struct("<BI")
+OFFSET: Final = Struct("<Q")
+LOCATION: Final = Struct("<QII")
+"""Where a record is (u64), how long its value is (u32), the value's crc (u32): one entry of the index in
+memory.
+"""
+ROW: Final = Struct("<QII")
+FOOT: Final = Struct("<QQQII4sI")
+FOOT_TAG: Final = b"CRIX"
+FOOT_SIZE: Final = 40
+
+assert HEADER.size == HEADER_SIZE
+assert RECORD_OVERHEAD == 10
+assert len(FRAME_PREFIX) + FRAME_SUMMED.size + 4 == FRAME.size == FRAME_SIZE
+assert FOOT.size == FOOT_SIZE
+
+
+class Malformed(ValueError):
+    """Bytes that are not what they should be. Internal: the opener turns it into an error with a path and
+    offset.
+    """
+
+
+class Newer(Malformed):
+    """Made by a version of the format that this one does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first 32 bytes. `sum` 0 means that another writer made it; `index_len` 0 that there is no snapshot."""
+
+    sum: int
+    index_at: int
+    index_len: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which file this is, and the salt from which its checksums start."""
+
+    file_id: bytes
+    salt: int
+    features: int
+
+
+class Frame(NamedTuple):
+    """The head of a commit. `head_crc` covers the rest, `prev_crc` is the previous frame's head_crc, `at` its own
+    offset, `durable` how many bytes of the file were known to be on the medium when it was written."""
+
+    head_crc: int
+    body_crc: int
+    prev_crc: int
+    at: int
+    body_len: int
+    durable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Foot:
+    """The last 40 bytes of a snapshot: where the trailer's parts are, and what a reader of the log would have
+    to sum.
+    """
+
+    fences_len: int
+    live: int
+    identity_at: int
+    salt: int
+    count: int
+    root: int
+
+
+class BareEntry(NamedTuple):
+    """One key of an index as version 1 has it."""
+
+    col: int
+    key: bytes
+    offset: int
+
+
+class SnapshotEntry(NamedTuple):
+    """One key of the index with the packed `LOCATION` of its record."""
+
+    col: int
+    key: bytes
+    location: bytes
+
+
+def encode_header(index_at: int = 0, index_len: int = 0, root: int = 0) -> bytes:
+    """Header that points at a snapshot whose trailer has this root; all zero: no snapshot yet."""
+    return HEADER.pack(MAGIC, VERSION, FLAGS, header_sum(index_at, index_len, root), index_at, index_len)
+
+
+def header_sum(index_at: int, index_len: int, root: int) -> int:
+    """The sum a header of ours must carry; never 0, which means "another writer"."""
+    return crc32(HEADER.pack(MAGIC, VERSION, FLAGS, root, index_at, index_len)) or 1
+
+
+def decode_header(data: bytes) -> Header:
+    """Parse a header. Raises `Malformed` when these are not the first bytes of a version-1 file."""
+    if not data.startswith(MAGIC):
+        raise Malformed("it does not begin with CRMEM")
+    if len(data) < HEADER_SIZE:
+        raise Malformed(f"it has only {len(data)} bytes")
+    _, version, flags, total, index_at, index_len = HEADER.unpack_from(data)
+    if version != VERSION:
+        raise Newer(f"format version {version}, this program knows version {VERSION}")
+    if flags != FLAGS:
+        raise Newer(f"unknown flags {flags:#x}")
+    return Header(total, index_at, index_len)
+
+
+def encode_put(col: int, key: bytes, value: bytes) -> bytes:
+    """One put record. Lengths must be in range already."""
+    return RECORD.pack(PUT, col, len(key)) + key + LENGTH.pack(len(value)) + value
+
+
+def encode_delete(col: int, key: bytes) -> bytes:
+    """One delete record."""
+    return RECORD.pack(DELETE, col, len(key)) + key + LENGTH.pack(0)
+
+
+def encode_identity(identity: Identity) -> bytes:
+    """The identity record."""
+    return encode_put(
+        RESERVED, IDENTITY_KEY, IDENTITY.pack(identity.file_id, identity.salt, identity.features)
+    )
+
+
+def decode_identity(value: bytes) -> Identity:
+    """Parse an identity's value, of which newer versions may make a longer one.
+
+    Raises `Newer` for a feature bit that this version does not know, `Malformed` if there are too few bytes.
+    """
+    if len(value) < IDENTITY.size:
+        raise Malformed("its identity is too short")
+    identity = Identity(*IDENTITY.unpack_from(value))
+    if identity.features & ~KNOWN_FEATURES:
+        raise Newer(f"unknown features {identity.features & ~KNOWN_FEATURES:#x}")
+    return identity
+
+
+def encode_frame(body: bytes, *, at: int, prev_crc: int, durable: int, salt: int) -> tuple[bytes, int]:
+    """A frame followed by its body, and the frame's head_crc."""
+    summed = FRAME_SUMMED.pack(crc32(body, salt), prev_crc, at, len(body), durable)
+    head_crc = crc32(summed, salt)
+    return FRAME_PREFIX + LENGTH.pack(head_crc) + summed + body, head_crc
+
+
+def encode_attestation(
+    extent: int, crc: int, *, at: int, prev_crc: int, durable: int, salt: int
+) -> tuple[bytes, int]:
+    """A frame that vouches for the `extent` bytes before it, whose salted sum is `crc`, and its head_crc."""
+    summed = FRAME_SUMMED.pack(crc, prev_crc, at, extent, durable)
+    head_crc = crc32(summed, salt)
+    return FRAME_PREFIX + LENGTH.pack(head_crc) + summed, head_crc
+
+
+def decode_frame(data: bytes | memoryview, start: int, *, at: int, salt: int) -> Frame | None:
+    """The frame at `start` of `data`, which is byte `at` of the file; None if there is no frame of this file
+    there.
+    """
+    if len(data) - start < FRAME_SIZE:
+        return None
+    prefix, head_crc, body_crc, prev_crc, own, body_len, durable = FRAME.unpack_from(data, start)
+    if prefix != FRAME_PREFIX or own != at:
+        return None
+    if crc32(data[start + 15 : start + FRAME_SIZE], salt) != head_crc:
+        return None
+    return Frame(head_crc, body_crc, prev_crc, own, body_len, durable)
+
+
+def snapshot_prefix(value_len: int) -> bytes:
+    """What stands before the value of a snapshot in its record."""
+    return RECORD.pack(PUT, RESERVED, len(SNAPSHOT_KEY)) + SNAPSHOT_KEY + LENGTH.pack(value_len)
+
+
+def snapshot_size(count: int, key_bytes: int) -> int:
+    """About how many bytes a snapshot of so many keys takes, its fences taken as average keys."""
+    if not count:
+        return LENGTH.size + FOOT_SIZE
+    blocks = -(-count // BLOCK)
+    fences = blocks * (ENTRY.size + key_bytes // count)
+    return LENGTH.size + count * (13 + ROW.size) + key_bytes + fences + blocks * LENGTH.size + FOOT_SIZE
+
+
+def encode_snapshot(
+    entries: Iterator[tuple[int, bytes, bytes]], count: int, *, live: int, identity_at: int, salt: int
+) -> tuple[bytes, int]:
+    """A snapshot's value and its root.
+
+    `entries` yields `count` triples (column, key, packed location) in order of column and key.
+    """
+    index = bytearray(LENGTH.pack(count))
+    table = bytearray()
+    fences = bytearray()
+    starts = []
+    head, row, unpack = ENTRY.pack, ROW.pack, LOCATION.unpack
+    for number, (col, key, location) in enumerate(entries):
+        offset, val_len, val_crc = unpack(location)
+        table += row(len(index), val_len, val_crc)
+        if not number % BLOCK:
+            starts.append(len(index))
+            fences += head(col, len(key)) + key
+        index += head(col, len(key)) + key + OFFSET.pack(offset)
+    sums = _block_sums(memoryview(index), memoryview(table), starts, salt)
+    foot = FOOT.pack(len(fences), live, identity_at, salt, count, FOOT_TAG, 0)[:-4]
+    root = crc32(fences + sums + foot, salt)
+    return bytes(index + table + fences + sums + foot + LENGTH.pack(root)), root
+
+
+def _block_sums(index: memoryview, table: memoryview, starts: Sequence[int], salt: int) -> bytes:
+    ends = [*starts[1:], len(index)]
+    rows = BLOCK * ROW.size
+    return b"".join(
+        LENGTH.pack(crc32(table[i * rows : (i + 1) * rows], crc32(index[start:end], salt)))
+        for i, (start, end) in enumerate(zip(starts, ends, strict=True))
+    )
+
+
+def decode_foot(data: bytes) -> Foot | None:
+    """The foot of a snapshot from its last 40 bytes; None if another writer made the snapshot."""
+    if len(data) != FOOT_SIZE:
+        return None
+    fences_len, live, identity_at, salt, count, tag, root = FOOT.unpack(data)
+    return Foot(fences_len, live, identity_at, salt, count, root) if tag == FOOT_TAG else None
+
+
+def decode_snapshot(data: bytes, foot: Foot) -> list[SnapshotEntry]:
+    """Every entry of a snapshot's value, in order. Raises `Malformed` unless all its sums agree."""
+    blocks = -(-foot.count // BLOCK)
+    sums_at = len(data) - FOOT_SIZE - blocks * LENGTH.size
+    fences_at = sums_at - foot.fences_len
+    table_at = fences_at - foot.count * ROW.size
+    if table_at < LENGTH.size or LENGTH.unpack_from(data)[0] != foot.count:
+        raise Malformed("the snapshot's parts do not fit in it")
+    view = memoryview(data)
+    if crc32(view[fences_at:-4], foot.salt) != foot.root:
+        raise Malformed("the snapshot's root does not match")
+    rows = list(ROW.iter_unpack(view[table_at:fences_at]))
+    starts = [row[0] for row in rows[::BLOCK]]
+    if _block_sums(view[:table_at], view[table_at:fences_at], starts, foot.salt) != view[sums_at:-FOOT_SIZE]:
+        raise Malformed("a block of the snapshot does not match its sum")
+    return _entries(data, rows, table_at)
+
+
+def _entries(data: bytes, rows: list[tuple[int, int, int]], end: int) -> list[SnapshotEntry]:
+    ends = [row[0] for row in rows[1:]]
+    ends.append(end)
+    pack, offset, lengths = LOCATION.pack, OFFSET.unpack_from, LENGTH.unpack_from
+    entries = []
+    for (start, val_len, val_crc), stop in zip(rows, ends, strict=True):
+        if start + lengths(data, start + 1)[0] + 13 != stop:
+            raise Malformed("an entry of the snapshot does not fit its place")
+        location = pack(offset(data, stop - 8)[0], val_len, val_crc)
+        entries.append(SnapshotEntry(data[start], data[start + 5 : stop - 8], location))
+    return entries
+
+
+def decode_index(data: bytes) -> Iterator[BareEntry]:
+    """The entries of an index as version 1 has it, whatever follows them. Raises `Malformed`, at the latest at
+    the end.
+    """
+    if len(data) < LENGTH.size:
+        raise Malformed("the index is too short")
+    at = LENGTH.size
+    for _ in range(LENGTH.unpack_from(data)[0]):
+        if len(data) - at < ENTRY.size:
+            raise Malformed("the index ends within an entry")
+        col, key_len = ENTRY.unpack_from(data, at)
+        end = at + ENTRY.size + key_len + OFFSET.size
+        if end > len(data):
+            raise Malformed("the index ends within an entry")
+        yield BareEntry(col, data[at + ENTRY.size : end - 8], OFFSET.unpack_from(data, end - 8)[0])
+        at = end

@@ -1,0 +1,221 @@
+"""The end of a store's file where commits are appended: all of one or nothing, and a failure that sticks.
+
+A `Log` is one file together with the index over it; whoever holds one can go on reading that file even
+after a compaction has put another in its place. Locking is the caller's: one thread at a time in `append*`
+and `write_header`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from crabdb.errors import DiskFull, StoreFailed
+from crabdb.files import NO_ROOM, File
+from crabdb.format import (
+    FRAME_SIZE,
+    HEADER_SIZE,
+    IDENTITY_RECORD_SIZE,
+    LOCATION,
+    SNAPSHOT_PREFIX_SIZE,
+    Identity,
+    encode_delete,
+    encode_frame,
+    encode_header,
+    encode_put,
+    encode_snapshot,
+    snapshot_prefix,
+    snapshot_size,
+)
+from crabdb.index import Change, Index
+from crabdb.replay import Snapshot
+
+__all__ = ["FRAMED_TOGETHER", "Log", "Staged", "stage_delete", "stage_put"]
+
+FRAMED_TOGETHER: Final = 1 << 20
+"""Bytes of records that a compaction puts into one frame."""
+
+
+class Staged(NamedTuple):
+    """An encoded record that waits to be committed; `val_len` is None for a delete."""
+
+    col: int
+    key: bytes
+    record: bytes
+    val_len: int | None
+    val_crc: int
+
+
+def stage_put(col: int, key: bytes, value: bytes) -> Staged:
+    """A put, encoded and summed."""
+    return Staged(col, key, encode_put(col, key, value), len(value), crc32(value))
+
+
+def stage_delete(col: int, key: bytes) -> Staged:
+    """A delete, encoded."""
+    return Staged(col, key, encode_delete(col, key), None, 0)
+
+
+class Log:
+    """One file, the index over it, and where the next frame goes."""
+
+    def __init__(
+        self,
+        path: Path,
+        file: File,
+        index: Index,
+        identity: Identity,
+        identity_at: int,
+        *,
+        end: int,
+        prev_crc: int,
+        durable: int = 0,
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        self.path = path
+        self.file = file
+        self.index = index
+        self.identity = identity
+        self.identity_at = identity_at
+        self.end = end
+        self.prev_crc = prev_crc
+        self.durable = durable
+        self.snapshot = snapshot
+        self.commits = 0
+        self.failure: BaseException | None = None
+        self.journal: list[tuple[int, bytes]] | None = None
+        """While the file is being compacted: the column and key of every change since."""
+
+    # Writing
+
+    def check(self) -> None:
+        """Raise `StoreFailed` if an earlier failure forbids to write."""
+        if self.failure is not None:
+            raise StoreFailed(self.path, self.failure)
+
+    def append(self, batch: Sequence[Staged]) -> None:
+        """Commit the records as one frame. Raises `DiskFull`, `StoreFailed`; after any error nothing was
+        written.
+        """
+        self.check()
+        base = self.end + FRAME_SIZE
+        changes = []
+        for col, key, record, val_len, val_crc in batch:
+            location = None if val_len is None else LOCATION.pack(base, val_len, val_crc)
+            changes.append(Change(col, key, location))
+            base += len(record)
+        self._commit(b"".join([staged.record for staged in batch]), changes)
+
+    def append_put(self, col: int, key: bytes, value: bytes) -> None:
+        """As `append`, of one put."""
+        if self.failure is not None:
+            self.check()
+        location = LOCATION.pack(self.end + FRAME_SIZE, len(value), crc32(value))
+        self._commit(encode_put(col, key, value), [Change(col, key, location)])
+
+    def append_snapshot(self, value: bytes, root: int) -> bytes:
+        """Commit a snapshot; the header that makes it the one in use, to be written once it is durable."""
+        self.check()
+        at = self.end
+        self._commit(snapshot_prefix(len(value)) + value, ())
+        self.snapshot = Snapshot(at, self.end - at)
+        return encode_header(at + FRAME_SIZE + SNAPSHOT_PREFIX_SIZE, len(value), root)
+
+    def _commit(self, body: bytes, changes: Sequence[Change]) -> None:
+        at, prev_crc = self.end, self.prev_crc
+        data, head_crc = encode_frame(
+            body, at=at, prev_crc=prev_crc, durable=self.durable, salt=self.identity.salt
+        )
+        before = self.index.before(changes)
+        written = False
+        try:
+            self.file.write(data, at)
+            written = True
+            self.index.apply(changes)
+            if self.journal is not None:
+                self.journal.extend([change[:2] for change in changes])
+            self.prev_crc = head_crc
+            self.commits += 1
+            self.end = at + len(data)
+        except BaseException as error:
+            self._undo(at, prev_crc, before if written else (), error)
+            raise
+
+    def _undo(self, end: int, prev_crc: int, before: Sequence[Change], error: BaseException) -> None:
+        """Make the file and the index what they were. The log counts as failed until that has succeeded."""
+        self.failure = error
+        try:
+            self.file.truncate(end)
+        except OSError as second:
+            raise StoreFailed(self.path, second) from error
+        if before:
+            self.index.restore(before)
+        self.end, self.prev_crc = end, prev_crc
+        if not isinstance(error, OSError):
+            self.failure = None
+        elif error.errno in NO_ROOM:
+            self.failure = None
+            raise DiskFull(self.path, error) from error
+        else:
+            raise StoreFailed(self.path, error) from error
+
+    def write_header(self, header: bytes) -> None:
+        """Overwrite the header, 32 bytes in one sector. Raises `DiskFull`, `StoreFailed`."""
+        try:
+            self.file.write(header, 0)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise DiskFull(self.path, error) from error
+            self.fail(error)
+
+    def sync(self, end: int) -> None:
+        """Make everything before `end` durable. Raises `StoreFailed`, for good: a second fsync would lie."""
+        try:
+            self.file.sync()
+        except OSError as error:
+            self.fail(error)
+        self.durable = max(self.durable, end)
+
+    def fail(self, error: OSError) -> None:
+        """Note an error after which nothing written here can be trusted, and raise it as `StoreFailed`."""
+        self.failure = error
+        raise StoreFailed(self.path, error) from error
+
+    # Accounting
+
+    @property
+    def overhead(self) -> int:
+        """Bytes that are neither live records nor dead: the header, the identity, the snapshot in use."""
+        identity = (
+            IDENTITY_RECORD_SIZE + FRAME_SIZE if self.identity_at == HEADER_SIZE else IDENTITY_RECORD_SIZE
+        )
+        return HEADER_SIZE + identity + (self.snapshot.size if self.snapshot else 0)
+
+    @property
+    def dead(self) -> int:
+        """Bytes of overwritten and deleted records, of tombstones, old snapshots and frames."""
+        return self.end - self.overhead - self.index.live
+
+    @property
+    def tail(self) -> int:
+        """Bytes to replay at the next opening."""
+        start = self.snapshot.at + self.snapshot.size if self.snapshot else HEADER_SIZE
+        return self.end - start
+
+    def encoded_snapshot(self) -> tuple[bytes, int]:
+        """A snapshot of the index as it is, and its root."""
+        index = self.index
+        return encode_snapshot(
+            index.entries(),
+            len(index),
+            live=index.live,
+            identity_at=self.identity_at,
+            salt=self.identity.salt,
+        )
+
+    def size_compacted(self) -> int:
+        """About how large this file would be after a compaction."""
+        index = self.index
+        frames = FRAME_SIZE * (2 + index.live // FRAMED_TOGETHER)
+        start = HEADER_SIZE + IDENTITY_RECORD_SIZE + SNAPSHOT_PREFIX_SIZE
+        return start + frames + index.live + snapshot_size(len(index), index.key_bytes)

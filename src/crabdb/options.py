@@ -1,0 +1,44 @@
+"""The judgement numbers of a store, each with its meaning and when to leave it alone."""
+
+import math
+from dataclasses import dataclass
+
+from crabdb.errors import InvalidArgument
+
+__all__ = ["Options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a store behaves. The defaults suit a store of a few megabytes to a few gigabytes.
+
+    compact_at      The share of dead bytes, above 0 and at most 1, from which a write compacts the file.
+    Lower saves
+                    disk and rewrites live data more often. Leave it unless the disk is small.
+    compact_min     How many bytes a compaction must free to be worth it. Leave it: below a mebibyte, small stores
+                    would be rewritten all the time.
+    snapshot_at     A checkpoint writes a new snapshot of the index once the log has grown by this share of
+    the last
+                    one, not negative. Higher means fewer dead bytes and more to replay at the next opening.
+    sync            Whether every commit is on the medium before the call returns. Off: a call that returned
+    survives
+                    the end of the process, and `sync()` decides when it survives loss of power.
+    torn_limit      How many bytes of a torn tail are kept in a file beside the store when it is cut off; 0: none.
+
+    Raises `InvalidArgument` for a number outside of its range.
+    """
+
+    compact_at: float = 0.5
+    compact_min: int = 1 << 20
+    snapshot_at: float = 0.25
+    sync: bool = False
+    torn_limit: int = 16 << 20
+
+    def __post_init__(self) -> None:
+        if not 0 < self.compact_at <= 1:
+            raise InvalidArgument("compact_at", f"must be above 0 and at most 1, not {self.compact_at!r}")
+        if not (self.snapshot_at >= 0 and math.isfinite(self.snapshot_at)):
+            raise InvalidArgument("snapshot_at", f"must be a number from 0, not {self.snapshot_at!r}")
+        for name in ("compact_min", "torn_limit"):
+            if getattr(self, name) < 0:
+                raise InvalidArgument(name, f"must not be negative, as {getattr(self, name)!r} is")

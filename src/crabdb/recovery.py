@@ -1,0 +1,281 @@
+"""From the bytes of a file to its contents: take the snapshot or replay the log, and judge what is damaged.
+
+Reads only; whoever opens the store decides what to do about a torn tail or damage. Streaming: nothing is allocated
+from a length that was not checked against the size of the file. An error of the medium is never taken for the end.
+
+The durable point is how much of the file was once known to be on the medium. Damage before it is
+corruption; damage at or after it is what a crash may leave behind, and is cut off.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from crabdb.files import File
+from crabdb.format import (
+    FOOT_SIZE,
+    FRAME_PREFIX,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    IDENTITY_KEY,
+    IDENTITY_RECORD_SIZE,
+    LENGTH,
+    LOCATION,
+    PUT,
+    RECORD,
+    RECORD_OVERHEAD,
+    RESERVED,
+    SNAPSHOT_KEY,
+    SNAPSHOT_PREFIX_SIZE,
+    Foot,
+    Frame,
+    Header,
+    Identity,
+    Malformed,
+    SnapshotEntry,
+    decode_foot,
+    decode_frame,
+    decode_header,
+    decode_identity,
+    decode_index,
+    decode_snapshot,
+    header_sum,
+)
+from crabdb.replay import Damage, Maps, Replay, Snapshot
+
+__all__ = ["BIRTH_SIZE", "Recovered", "recover", "replay_all"]
+
+BIRTH_SIZE: Final = HEADER_SIZE + IDENTITY_RECORD_SIZE + FRAME_SIZE
+"""What a new store is made of; it appears by rename, whole and synced, so damage in it is never a torn tail."""
+
+SCAN: Final = 1 << 20
+"""How much is read at once in the search for frames beyond damage, bytes."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a file holds. The good log ends at `end`; what is beyond it up to `size` is a torn tail, `torn`
+    says why.
+
+    `loose_at` is where records begin that no frame vouches for yet. `damage` is what was stepped over,
+    empty unless salvaging. `spoiled` counts damaged snapshots, which cost nothing but the time to replay.
+    """
+
+    maps: Maps
+    size: int
+    end: int
+    identity: Identity | None
+    identity_at: int
+    prev_crc: int
+    durable: int
+    loose_at: int | None
+    snapshot: Snapshot | None
+    frames: int
+    records: int
+    spoiled: int
+    torn: Damage | None
+    damage: list[Damage]
+
+
+def recover(file: File, *, salvage: bool) -> Recovered:
+    """The contents of a file.
+
+    Raises `Damage` for damage before the durable point, unless `salvage`, which steps over it; `Malformed`
+    if this is no version-1 file; `OSError` if the medium cannot be read.
+    """
+    size = file.size()
+    header = decode_header(file.read(HEADER_SIZE, 0))
+    foot = _trusted_foot(file, header, size)
+    start = _snapshot_start(file, header, foot, size) if foot else None
+    if foot and start:
+        recovered = _Judge(file, header, foot, size, salvage).run(start, _place(header))
+        if recovered.torn is None or recovered.loose_at is None:
+            return recovered
+    return _replay_all(file, header, foot, size, salvage)
+
+
+def replay_all(file: File, size: int) -> Recovered:
+    """The contents of the first `size` bytes by replay alone, stepping over damage: what `verify` compares
+    with.
+    """
+    header = decode_header(file.read(HEADER_SIZE, 0))
+    return _replay_all(file, header, _trusted_foot(file, header, size), size, True)
+
+
+def _replay_all(file: File, header: Header, foot: Foot | None, size: int, salvage: bool) -> Recovered:
+    replay = Replay(file, size)
+    replay.vouched = _place(header) if foot else None
+    recovered = _Judge(file, header, foot, size, salvage).run(replay, None)
+    if header.sum and header.index_at + header.index_len > size:
+        gone = Damage(size, "the file ends before the snapshot that its header points at")
+        if not salvage:
+            raise gone
+        recovered.damage.append(gone)
+    if not header.sum and recovered.end == HEADER_SIZE and _anything_in(file, HEADER_SIZE, size):
+        raise Malformed("what follows its header is no record")
+    return recovered
+
+
+def _anything_in(file: File, start: int, end: int) -> bool:
+    return any(any(file.read(min(SCAN, end - at), at)) for at in range(start, end, SCAN))
+
+
+def _place(header: Header) -> Snapshot:
+    at = header.index_at - SNAPSHOT_PREFIX_SIZE - FRAME_SIZE
+    return Snapshot(at, header.index_at + header.index_len - at)
+
+
+def _trusted_foot(file: File, header: Header, size: int) -> Foot | None:
+    """The foot of the snapshot that the header points at, if the header's sum says that they belong together."""
+    end = header.index_at + header.index_len
+    if not header.sum or end > size or header.index_len < FOOT_SIZE or header.index_at < BIRTH_SIZE:
+        return None
+    foot = decode_foot(file.read(FOOT_SIZE, end - FOOT_SIZE))
+    if foot is None or header_sum(header.index_at, header.index_len, foot.root) != header.sum:
+        return None
+    return foot
+
+
+def _snapshot_start(file: File, header: Header, foot: Foot, size: int) -> Replay | None:
+    """A replay that stands behind the snapshot with its entries taken in; None on any doubt."""
+    place = _place(header)
+    frame = decode_frame(file.read(FRAME_SIZE, place.at), 0, at=place.at, salt=foot.salt)
+    identity = _identity_at(file, foot)
+    if frame is None or identity is None or frame.body_len != SNAPSHOT_PREFIX_SIZE + header.index_len:
+        return None
+    try:
+        entries = decode_snapshot(file.read(header.index_len, header.index_at), foot)
+    except Malformed:
+        return None
+    maps = _maps_of(entries, place.at)
+    if maps is None:
+        return None
+    maps[RESERVED] = {
+        IDENTITY_KEY: LOCATION.pack(foot.identity_at, 0, 0),
+        SNAPSHOT_KEY: LOCATION.pack(place.at + FRAME_SIZE, 0, 0),
+    }
+    replay = Replay(file, size, maps)
+    replay.identify(identity, foot.identity_at)
+    replay.follow(frame, place.at + place.size)
+    return replay
+
+
+def _identity_at(file: File, foot: Foot) -> Identity | None:
+    data = file.read(IDENTITY_RECORD_SIZE, foot.identity_at)
+    head = RECORD.pack(PUT, RESERVED, len(IDENTITY_KEY)) + IDENTITY_KEY
+    if len(data) < IDENTITY_RECORD_SIZE or not data.startswith(head):
+        return None
+    identity = decode_identity(data[len(head) + LENGTH.size :])
+    return identity if identity.salt == foot.salt else None
+
+
+def _maps_of(entries: Iterable[SnapshotEntry], limit: int) -> Maps | None:
+    """Entries as maps; None unless every record lies before `limit`, where a length is safe to allocate."""
+    maps: Maps = [{} for _ in range(RESERVED + 1)]
+    unpack = LOCATION.unpack
+    for col, key, location in entries:
+        offset, val_len, _ = unpack(location)
+        if offset + RECORD_OVERHEAD + len(key) + val_len > limit:
+            return None
+        maps[col][key] = location
+    return None if maps[RESERVED] else maps
+
+
+@dataclass(slots=True)
+class _Judge:
+    """Runs a replay and decides about each damage: the end of the log, something to step over, or an error."""
+
+    file: File
+    header: Header
+    foot: Foot | None
+    size: int
+    salvage: bool
+    damage: list[Damage] = field(default_factory=list)
+    durable: int = 0
+    looked_ahead: bool = False
+
+    def run(self, replay: Replay, snapshot: Snapshot | None) -> Recovered:
+        torn = None
+        while torn is None:
+            try:
+                replay.run()
+                break
+            except Damage as found:
+                torn = self._judge(replay, found)
+        end = replay.at if torn is None else torn.offset
+        return self._result(replay, snapshot, end, torn)
+
+    def _result(self, replay: Replay, snapshot: Snapshot | None, end: int, torn: Damage | None) -> Recovered:
+        return Recovered(
+            maps=replay.maps,
+            size=self.size,
+            end=end,
+            identity=replay.identity,
+            identity_at=replay.identity_at,
+            prev_crc=replay.prev_crc or 0,
+            durable=max(replay.durable, self.durable),
+            loose_at=replay.loose_at,
+            snapshot=snapshot,
+            frames=replay.frames,
+            records=replay.records,
+            spoiled=replay.spoiled,
+            torn=torn,
+            damage=self.damage,
+        )
+
+    def _judge(self, replay: Replay, found: Damage) -> Damage | None:
+        """The torn tail that the log ends with, or None after the replay was set to go on beyond the damage."""
+        salt = self.foot.salt if self.foot else replay.salt
+        ahead = () if salt is None else find_frames(self.file, found.offset + 1, self.size, salt)
+        following = self._look_ahead(replay, ahead)
+        if following is not None:
+            # Somebody vouched for the loose records before this point, but that cannot be checked any more.
+            found = Damage(min(found.offset, replay.forget_loose()), found.problem)
+        if found.offset >= self.durable:
+            return found
+        if not self.salvage:
+            raise found
+        self.damage.append(found)
+        if following is None:
+            return Damage(found.offset, "nothing intact follows")
+        replay.resume(following, salt)
+        return None
+
+    def _look_ahead(self, replay: Replay, ahead: Iterable[Frame]) -> Frame | None:
+        """The next intact frame; the first time, the durable point is learnt from all that follow."""
+        frames = iter(ahead)
+        following = next(frames, None)
+        if not self.looked_ahead:
+            self.looked_ahead = True
+            claims = [following.durable, *(frame.durable for frame in frames)] if following else []
+            self.durable = max(replay.durable, self._born_durable(), *claims)
+        return following
+
+    def _born_durable(self) -> int:
+        """What the header alone says was on the medium."""
+        end = self.header.index_at + self.header.index_len
+        if self.header.sum:
+            return end if self.foot else BIRTH_SIZE
+        return end if self._points_at_an_index() else 0
+
+    def _points_at_an_index(self) -> bool:
+        """Whether another writer's header points at what its checkpoint would have left there."""
+        at, length = self.header.index_at, self.header.index_len
+        if not length or at < HEADER_SIZE or at + length > self.size:
+            return False
+        try:
+            return all(entry.offset < at for entry in decode_index(self.file.read(length, at)))
+        except Malformed:
+            return False
+
+
+def find_frames(file: File, start: int, size: int, salt: int) -> Iterator[Frame]:
+    """Every head of a frame of this file at or after `start`, wherever the damage left the reader."""
+    for at in range(start, size, SCAN):
+        data = file.read(min(SCAN + FRAME_SIZE - 1, size - at), at)
+        place = data.find(FRAME_PREFIX)
+        while 0 <= place < SCAN:
+            frame = decode_frame(data, place, at=at + place, salt=salt)
+            if frame is not None:
+                yield frame
+            place = data.find(FRAME_PREFIX, place + 1)

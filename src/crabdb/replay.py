@@ -1,0 +1,355 @@
+"""Walks the log record by record and keeps what it says: one pass, streaming, trusting nothing it has not summed.
+
+Knows frames, records without frames, and snapshots of either kind in between. Decides nothing about damage:
+it raises `Damage` where the log stops making sense, and can be set to go on at a frame beyond.
+"""
+
+from dataclasses import dataclass
+from struct import error as StructError
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from crabdb.files import File
+from crabdb.format import (
+    BODY_LIMIT,
+    DELETE,
+    ENTRY,
+    FRAME_KEY,
+    FRAME_SIZE,
+    HEADER_SIZE,
+    IDENTITY_KEY,
+    LENGTH,
+    LOCATION,
+    OFFSET,
+    PUT,
+    RECORD,
+    RECORD_OVERHEAD,
+    RESERVED,
+    SNAPSHOT_PREFIX_SIZE,
+    Frame,
+    Identity,
+    Malformed,
+    Newer,
+    decode_frame,
+    decode_identity,
+    snapshot_prefix,
+)
+
+__all__ = ["Damage", "Maps", "Replay", "Snapshot", "checksum"]
+
+WINDOW: Final = 1 << 20
+"""How much of the file is read at once, bytes."""
+
+Maps = list[dict[bytes, bytes]]
+"""Per column, keys and packed locations; the last is column 255 as a version-1 reader sees it."""
+
+
+class Damage(Exception):
+    """Bytes at `offset` that are no part of a good log. Internal: the opener adds the path and decides."""
+
+    def __init__(self, offset: int, problem: str) -> None:
+        super().__init__(offset, problem)
+        self.offset = offset
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Where a snapshot stands: the offset of its frame, and the bytes from there to its end."""
+
+    at: int
+    size: int
+
+
+class Head(NamedTuple):
+    """A record without its value, and where in the file that begins and ends."""
+
+    op: int
+    col: int
+    key: bytes
+    at: int
+    value_at: int
+    end: int
+
+
+class Window:
+    """A part of the file in memory that moves forward."""
+
+    def __init__(self, file: File, size: int) -> None:
+        self._file = file
+        self._size = size
+        self._start = 0
+        self._view = memoryview(b"")
+
+    def cover(self, at: int, length: int) -> tuple[memoryview, int]:
+        """A buffer, and the place in it of the `length` bytes at `at`, which must lie within the file."""
+        place = at - self._start
+        if place < 0 or place + length > len(self._view):
+            self._view = memoryview(self._file.read(min(max(length, WINDOW), self._size - at), at))
+            self._start, place = at, 0
+            if len(self._view) < length:
+                raise Damage(at, "the file became shorter while it was read")
+        return self._view, place
+
+    def bytes(self, at: int, length: int) -> bytes:
+        """A copy of these bytes of the file."""
+        view, place = self.cover(at, length)
+        return bytes(view[place : place + length])
+
+
+def checksum(file: File, start: int, end: int, salt: int) -> int:
+    """The sum of a stretch of the file, in pieces."""
+    for at in range(start, end, WINDOW):
+        salt = crc32(file.read(min(WINDOW, end - at), at), salt)
+    return salt
+
+
+class Replay:
+    """One walk over the first `size` bytes of a file. `at` is the boundary reached so far."""
+
+    def __init__(self, file: File, size: int, maps: Maps | None = None) -> None:
+        self._file = file
+        self._size = size
+        self._window = Window(file, size)
+        self.maps: Maps = maps or [{} for _ in range(RESERVED + 1)]
+        self.at = HEADER_SIZE
+        self.identity: Identity | None = None
+        self.identity_at = 0
+        self.salt: int | None = None
+        self.prev_crc: int | None = 0
+        self.durable = 0
+        self.loose_at: int | None = None
+        self.vouched: Snapshot | None = None
+        self.frames = self.records = self.spoiled = 0
+        self._undo: list[tuple[int, bytes, bytes | None]] = []
+        self._seen: int | None = None
+
+    def run(self) -> None:
+        """Go on to the end of the file. Raises `Damage`; what was committed before it stays taken in."""
+        while self.at < self._size:
+            frame = self._frame_here()
+            if frame is None:
+                self._step_without_frame()
+            elif self.loose_at is not None:
+                self._attest(frame)
+            else:
+                self._commit(frame)
+
+    def identify(self, identity: Identity, at: int) -> None:
+        """From here on, frames carry this identity's salt."""
+        self.identity, self.identity_at, self.salt = identity, at, identity.salt
+
+    def follow(self, frame: Frame, end: int) -> None:
+        """Step over a frame and what it commits, up to `end`."""
+        self.prev_crc = frame.head_crc
+        self.durable = max(self.durable, min(frame.durable, frame.at))
+        self.maps[RESERVED][FRAME_KEY] = LOCATION.pack(frame.at, FRAME_SIZE, 0)
+        self._seen = None
+        self.frames += 1
+        self.at = end
+
+    def resume(self, frame: Frame, salt: int | None) -> None:
+        """Go on at a frame beyond damage, whatever it follows."""
+        self.at, self.salt = frame.at, salt
+        self.prev_crc = self.loose_at = self._seen = None
+        self._undo.clear()
+
+    def forget_loose(self) -> int:
+        """Undo the records since the last boundary that no frame vouches for; where that boundary is."""
+        for col, key, location in reversed(self._undo):
+            if location is None:
+                self.maps[col].pop(key, None)
+            else:
+                self.maps[col][key] = location
+        self._undo.clear()
+        boundary = self.at if self.loose_at is None else self.loose_at
+        self.loose_at = self._seen = None
+        return boundary
+
+    # Frames
+
+    def _frame_here(self) -> Frame | None:
+        if self.salt is None or self._size - self.at < FRAME_SIZE:
+            return None
+        view, place = self._window.cover(self.at, FRAME_SIZE)
+        return decode_frame(view, place, at=self.at, salt=self.salt)
+
+    def _check_chain(self, frame: Frame) -> None:
+        if self.prev_crc is not None and frame.prev_crc != self.prev_crc:
+            raise Damage(frame.at, "this commit does not follow the one before it")
+
+    def _attest(self, frame: Frame) -> None:
+        start = self.at if self.loose_at is None else self.loose_at
+        self._check_chain(frame)
+        if frame.body_len != frame.at - start or self._sum(start, frame.at) != frame.body_crc:
+            raise Damage(start, "these records do not match the frame that vouches for them")
+        self.loose_at = None
+        self._undo.clear()
+        self.follow(frame, frame.at + FRAME_SIZE)
+
+    def _sum(self, start: int, end: int) -> int:
+        return checksum(self._file, start, end, self.salt or 0)
+
+    def _commit(self, frame: Frame) -> None:
+        self._check_chain(frame)
+        start = frame.at + FRAME_SIZE
+        end = start + frame.body_len
+        if end > self._size:
+            raise Damage(frame.at, "the end of this commit is missing")
+        if frame.body_len > BODY_LIMIT:
+            self._commit_large(frame, start, end)
+        else:
+            view, place = self._window.cover(start, frame.body_len)
+            body = view[place : place + frame.body_len]
+            if crc32(body, self.salt or 0) == frame.body_crc:
+                self._records(body, start)
+            else:
+                self._step_over_spoiled(frame, start)
+        self.follow(frame, end)
+
+    def _commit_large(self, frame: Frame, start: int, end: int) -> None:
+        """A commit too large to hold in memory, which is one record."""
+        if self._sum(start, end) != frame.body_crc:
+            self._step_over_spoiled(frame, start)
+            return
+        head = self._head(start, end)
+        if head.end != end:
+            raise Damage(frame.at, "a commit of this size must be one record")
+        self._take(head)
+
+    def _step_over_spoiled(self, frame: Frame, start: int) -> None:
+        """A snapshot is derived, so a damaged one costs nothing; any other damage does."""
+        value_len = frame.body_len - SNAPSHOT_PREFIX_SIZE
+        plain = value_len >= 0 and self._window.bytes(start, SNAPSHOT_PREFIX_SIZE) == snapshot_prefix(
+            value_len
+        )
+        if not plain and not self._vouched_here():
+            raise Damage(frame.at, "this commit does not match its checksum")
+        self.spoiled += 1
+
+    def _records(self, body: memoryview, start: int) -> None:
+        """Take in the records of a body whose sum is good and whose first byte is byte `start` of the file."""
+        maps, record, length, pack = self.maps, RECORD.unpack_from, LENGTH.unpack_from, LOCATION.pack
+        place, stop = 0, len(body)
+        while place < stop:
+            try:
+                op, col, key_len = record(body, place)
+                value_at = place + RECORD_OVERHEAD + key_len
+                end = value_at + length(body, value_at - 4)[0]
+            except StructError:
+                end = stop + 1
+            if end > stop or op > DELETE:
+                raise Damage(start + place, "a record does not fit in its commit")
+            key = bytes(body[place + 6 : value_at - 4])
+            if op == PUT:
+                maps[col][key] = pack(start + place, end - value_at, crc32(body[value_at:end]))
+            else:
+                maps[col].pop(key, None)
+            self.records += 1
+            place = end
+
+    # What stands outside of frames
+
+    def _step_without_frame(self) -> None:
+        if self.loose_at is None and self.vouched is not None and self._vouched_here():
+            # The frame is damaged, but the header, whose sum is good, says that a snapshot stands here.
+            self.spoiled += 1
+            self.prev_crc = None
+            self.at += self.vouched.size
+            return
+        end = self._bare_snapshot_end()
+        if end is None:
+            end = self._loose_record()
+        if self.loose_at is None:
+            self.loose_at = self.at
+        self.at = end
+
+    def _vouched_here(self) -> bool:
+        return self.vouched is not None and self.vouched.at == self.at
+
+    def _loose_record(self) -> int:
+        """Take in a record without a frame; where it ends."""
+        at = self.at
+        if self._size - at >= RECORD_OVERHEAD and not any(self._window.bytes(at, RECORD_OVERHEAD)):
+            raise Damage(at, "zeros instead of a record")
+        head = self._head(at, self._size)
+        old = self.maps[head.col].get(head.key)
+        self._undo.append((head.col, head.key, old))
+        self._take(head)
+        if self._seen is not None:
+            self._seen += (head.op == PUT) - (old is not None)
+        if head.col == RESERVED and head.key == IDENTITY_KEY and head.op == PUT:
+            self.identify(self._identity(head), at)
+        return head.end
+
+    def _identity(self, head: Head) -> Identity:
+        try:
+            return decode_identity(self._window.bytes(head.value_at, min(head.end - head.value_at, 64)))
+        except Newer:
+            raise
+        except Malformed as error:
+            raise Damage(head.at, str(error)) from None
+
+    def _head(self, at: int, limit: int) -> Head:
+        """The record at `at`, which must end before `limit`."""
+        if limit - at < RECORD_OVERHEAD:
+            raise Damage(at, "the end of this record is missing")
+        op, col, key_len = RECORD.unpack(self._window.bytes(at, RECORD.size))
+        value_at = at + RECORD_OVERHEAD + key_len
+        if op > DELETE:
+            raise Damage(at, f"{op} is no operation")
+        if value_at > limit:
+            raise Damage(at, "the end of this record is missing")
+        tail = self._window.bytes(at + RECORD.size, key_len + LENGTH.size)
+        end = value_at + LENGTH.unpack_from(tail, key_len)[0]
+        if end > limit:
+            raise Damage(at, "the end of this record is missing")
+        return Head(op, col, tail[:key_len], at, value_at, end)
+
+    def _take(self, head: Head) -> None:
+        self.records += 1
+        if head.op == PUT:
+            val_crc = checksum(self._file, head.value_at, head.end, 0)
+            self.maps[head.col][head.key] = LOCATION.pack(head.at, head.end - head.value_at, val_crc)
+        else:
+            self.maps[head.col].pop(head.key, None)
+
+    # Snapshots of another writer, which stand in the log without a record around them
+
+    def _bare_snapshot_end(self) -> int | None:
+        """Where such a snapshot ends, if one begins here.
+
+        It names exactly the keys that live at this point, column 255 included, with the places of their
+        records; no record can look like that.
+        """
+        if self._seen is None:
+            self._seen = sum(map(len, self.maps))
+        if self._size - self.at < 4 or self._window.bytes(self.at, 4) != LENGTH.pack(self._seen):
+            return None
+        return self._bare_entries_end(self._seen) if self._seen else self._bare_nothing_end()
+
+    def _bare_nothing_end(self) -> int | None:
+        """Four zero bytes while nothing lives are a snapshot if the file ends or a record with a key follows."""
+        after = self.at + 4
+        if after == self._size:
+            return after
+        try:
+            key = self._head(after, self._size).key
+        except Damage:
+            return None
+        return after if key else None
+
+    def _bare_entries_end(self, count: int) -> int | None:
+        at = self.at + 4
+        for _ in range(count):
+            if self._size - at < ENTRY.size:
+                return None
+            col, key_len = ENTRY.unpack(self._window.bytes(at, ENTRY.size))
+            if self._size - at < ENTRY.size + key_len + OFFSET.size:
+                return None
+            rest = self._window.bytes(at + ENTRY.size, key_len + OFFSET.size)
+            location = self.maps[col].get(rest[:key_len])
+            if location is None or location[:8] != rest[key_len:]:
+                return None
+            at += ENTRY.size + key_len + OFFSET.size
+        return at

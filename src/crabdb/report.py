@@ -1,0 +1,110 @@
+"""What a store can tell about itself: its numbers, and whether every byte of it is what was written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crabdb.format import LOCATION
+from crabdb.log import Log
+from crabdb.opening import Opened
+from crabdb.recovery import Recovered, replay_all
+
+__all__ = ["Stats", "Verification", "verify_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The numbers of an open store, sizes in bytes.
+
+    `size` is the log with its header; `live` the records that can be read; `dead` what a compaction would
+    drop; `tail` what the next opening would replay; `durable` how much is known to be on the medium;
+    `snapshot` the one in use. `torn` is what was cut off at the opening (or, read-only, is ignored), kept
+    in `torn_saved` if there was room. `damage` lists, for a damaged store that was opened read-only, the
+    offsets of what was stepped over.
+    """
+
+    path: Path
+    size: int
+    keys: int
+    live: int
+    key_bytes: int
+    dead: int
+    tail: int
+    durable: int
+    snapshot: int
+    torn: int
+    torn_saved: Path | None
+    damage: tuple[int, ...]
+    spoiled_snapshots: int
+    commits: int
+    compactions: int
+    compaction_error: Exception | None
+    failure: BaseException | None
+    read_only: bool
+
+    @classmethod
+    def of(
+        cls, log: Log, opened: Opened, read_only: bool, compactions: int, compaction_error: Exception | None
+    ) -> "Stats":
+        """The numbers of a log and of how it was opened."""
+        recovered = opened.recovered
+        return cls(
+            path=log.path,
+            size=log.end,
+            keys=len(log.index),
+            live=log.index.live,
+            key_bytes=log.index.key_bytes,
+            dead=log.dead,
+            tail=log.tail,
+            durable=log.durable,
+            snapshot=log.snapshot.size if log.snapshot else 0,
+            torn=recovered.size - recovered.end,
+            torn_saved=opened.torn_saved,
+            damage=tuple(damage.offset for damage in recovered.damage),
+            spoiled_snapshots=recovered.spoiled,
+            commits=log.commits,
+            compactions=compactions,
+            compaction_error=compaction_error,
+            failure=log.failure,
+            read_only=read_only,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found. `problems` is empty for a sound store; each is an offset and a sentence."""
+
+    size: int
+    frames: int
+    records: int
+    keys: int
+    problems: tuple[tuple[int, str], ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every byte is what was written."""
+        return not self.problems
+
+
+def verify_log(log: Log, end: int, entries: Sequence[tuple[int, bytes, bytes]]) -> Verification:
+    """Replay the first `end` bytes of a log, and compare with the entries its index had at that point."""
+    recovered = replay_all(log.file, end)
+    problems = [(damage.offset, damage.problem) for damage in recovered.damage]
+    if recovered.torn is not None:
+        problems.append((recovered.torn.offset, recovered.torn.problem))
+    problems += [(0, "a snapshot of the index is damaged")] * bool(recovered.spoiled)
+    problems += _differences(recovered, entries)
+    return Verification(end, recovered.frames, recovered.records, len(entries), tuple(sorted(problems)))
+
+
+def _differences(recovered: Recovered, entries: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, str]]:
+    """Where the log and the index in memory disagree."""
+    problems = []
+    left = {(col, key): where for col, keys in enumerate(recovered.maps[:-1]) for key, where in keys.items()}
+    for col, key, location in entries:
+        if left.pop((col, key), None) != location:
+            offset = LOCATION.unpack(location)[0]
+            problems.append((offset, f"the log does not have {key!r} of column {col} as the index says"))
+    for (col, key), location in left.items():
+        problems.append((LOCATION.unpack(location)[0], f"the index has lost {key!r} of column {col}"))
+    return problems
