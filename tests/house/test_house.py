@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import sync_facade
 
 import crabdb
 import crabstore
-from tools import sync_facade
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))

@@ -169,7 +169,8 @@ def test_any_text_is_a_document_and_any_string_a_query(text: str) -> None:
     async def body(store: Store) -> None:
         await index(store, {("a", 1): (text, 1.0)})
         hits = await store.text.search("x", text, 10)
-        assert len(hits.hits) == (1 if query_terms(text) and [*tokens(text)] else 0)
+        findable = bool(query_terms(text)) and any(True for _ in tokens(text))
+        assert len(hits.hits) == int(findable)
         for start, end in store.text.spans(text, text):
             assert 0 <= start < end <= len(text)
 

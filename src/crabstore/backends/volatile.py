@@ -12,7 +12,7 @@ from sortedcontainers import SortedDict
 
 from ..store.backend import Backend
 from ..store.batch import Batch, Column
-from ..store.errors import Conflict, InvalidArgument
+from ..store.errors import Conflict
 from ..store.keys import prefix_end
 
 __all__ = ["VolatileBackend"]
@@ -52,8 +52,6 @@ class VolatileBackend(Backend):
         limit: int | None = None,
         reverse: bool = False,
     ) -> list[bytes]:
-        if limit is not None and limit < 0:
-            raise InvalidArgument("limit", limit, "must not be negative")
         return list(islice(self._under(col, prefix, after, reverse=reverse), limit))
 
     async def page(

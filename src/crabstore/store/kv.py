@@ -46,10 +46,7 @@ class KVStorage(ABC):
     def __init_subclass__(cls, **kwargs: object) -> None:
         # The realm is a boundary, so it is enforced here once rather than remembered by every engine's author.
         super().__init_subclass__(**kwargs)
-        for name, guard in _GUARDS.items():
-            method = cls.__dict__.get(name)
-            if method is not None and not getattr(method, "__isabstractmethod__", False):
-                setattr(cls, name, guard(method))
+        _guard_methods(cls)
 
     # -- required ---------------------------------------------------------------------------------------
 
@@ -213,39 +210,58 @@ _Method = Callable[..., Awaitable[object]]
 
 def _guard_key(method: _Method) -> _Method:
     @wraps(method)
-    def call(self: KVStorage, col: Column, key: bytes, *args: object, **kwargs: object) -> Awaitable[object]:
+    async def call(self: KVStorage, col: Column, key: bytes, *args: object, **kwargs: object) -> object:
         self._admit(key)
-        return method(self, col, key, *args, **kwargs)
+        return await method(self, col, key, *args, **kwargs)
 
     return call
 
 
 def _guard_value(method: _Method) -> _Method:
     @wraps(method)
-    def call(self: KVStorage, col: Column, key: bytes, value: bytes) -> Awaitable[object]:
+    async def call(self: KVStorage, col: Column, key: bytes, value: bytes) -> object:
         if not isinstance(value, bytes):
             raise InvalidArgument("value", value, "must be bytes")
         self._admit(key)
-        return method(self, col, key, value)
+        return await method(self, col, key, value)
 
     return call
 
 
 def _guard_keys(method: _Method) -> _Method:
     @wraps(method)
-    def call(self: KVStorage, col: Column, keys: Sequence[bytes]) -> Awaitable[object]:
+    async def call(self: KVStorage, col: Column, keys: Sequence[bytes]) -> object:
         for key in keys:
             self._admit(key)
-        return method(self, col, keys)
+        return await method(self, col, keys)
+
+    return call
+
+
+def _guard_page(method: _Method) -> _Method:
+    @wraps(method)
+    async def call(
+        self: KVStorage,
+        col: Column,
+        prefix: bytes,
+        *,
+        after: bytes | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> object:
+        if limit is not None and limit < 0:
+            raise InvalidArgument("limit", limit, "must not be negative")
+        self._admit(prefix)
+        return await method(self, col, prefix, after=after, limit=limit, reverse=reverse)
 
     return call
 
 
 def _guard_loop(method: _Method) -> _Method:
     @wraps(method)
-    def call(self: KVStorage, *args: object) -> Awaitable[object]:
+    async def call(self: KVStorage, *args: object) -> object:
         self._admit_loop()
-        return method(self, *args)
+        return await method(self, *args)
 
     return call
 
@@ -257,18 +273,27 @@ _GUARDS: dict[str, Callable[[_Method], _Method]] = {
     "scan_keys": _guard_key,
     "scan": _guard_key,
     "get_many": _guard_keys,
-    "page": _guard_key,
-    "page_keys": _guard_key,
+    "page": _guard_page,
+    "page_keys": _guard_page,
     "commit": _guard_loop,
 }
+
+
+def _guard_methods(cls: type) -> None:
+    """Put a guard before each method that `cls` itself defines."""
+    for name, guard in _GUARDS.items():
+        method = cls.__dict__.get(name)
+        if method is not None and not getattr(method, "__isabstractmethod__", False):
+            setattr(cls, name, guard(method))
+
+
+_guard_methods(KVStorage)
 
 
 def _bounded(
     rows: list[T], key: Callable[[T], bytes], after: bytes | None, limit: int | None, reverse: bool
 ) -> list[T]:
     """The page of `rows`, which ascend by `key`."""
-    if limit is not None and limit < 0:
-        raise InvalidArgument("limit", limit, "must not be negative")
     ordered = reversed(rows) if reverse else iter(rows)
     if after is not None:
         ordered = (row for row in ordered if (key(row) < after if reverse else key(row) > after))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .blocks import Block, Document, Image, Text, Thinking, ToolCall, ToolResult, Unknown
-from .entry import Format, HistoryEntry, Mark
+from .entry import Format, HistoryEntry, Mark, without_reminders
 from .repair import MISSING_RESULT, repair
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "ToolResult",
     "Unknown",
     "repair",
+    "without_reminders",
 ]

@@ -13,7 +13,7 @@ from ..records import Json, Record
 from .blocks import Block, Text, ToolCall, ToolResult
 from .wire import read_blocks, read_role
 
-__all__ = ["Format", "HistoryEntry", "Mark"]
+__all__ = ["Format", "HistoryEntry", "Mark", "without_reminders"]
 
 Format: TypeAlias = str
 """The shape of a message: "anthropic", "openai-chat", "openai-responses", or a name that is not known here."""
@@ -117,13 +117,13 @@ class HistoryEntry(Record, omit_defaults=True):
         """
         if self.mark == "injected" or self.role not in ("user", "assistant"):
             return ""
-        text = _without_blobs(_without_reminders(self.text)).strip()
+        text = _without_blobs(without_reminders(self.text)).strip()
         if not text and self.role == "assistant":
             return " ".join(call.name for call in self.tool_calls if call.name)
         return text
 
 
-def _without_reminders(text: str) -> str:
+def without_reminders(text: str) -> str:
     """`text` without the spans that a harness puts beside a person's words; an unclosed one is kept."""
     opening, closing = _REMINDER
     kept: list[str] = []
