@@ -40,9 +40,7 @@ def main() -> None:
     given = arguments.parse_args()
     rows = [row for count in given.messages for row in measure(count)]
     for row in rows:
-        print(
-            f"{row['messages']:>8} {row['what']:<34} {row['ours']:>12} {row['fts5']:>12} {row['ratio']:>8} {row['unit']}"
-        )
+        print("{messages:>8} {what:<34} {ours:>12} {fts5:>12} {ratio:>8} {unit}".format_map(row))
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
