@@ -168,6 +168,10 @@ class SyncSessions:
         """All handles, an agent's, or an identity's; within an identity the newest comes last."""
         return self._loop.run(self._inner.handles(agent, created_by))
 
+    def starting_with(self, start: str, limit: int = 20) -> list[str]:
+        """The first handles that begin with `start`, ascending."""
+        return self._loop.run(self._inner.starting_with(start, limit))
+
     def recent(self, limit: int = 20, after: Recent | None = None) -> list[Recent]:
         """A page of sessions, the one that changed last first; `after` is the last row of the page before."""
         return self._loop.run(self._inner.recent(limit, after))

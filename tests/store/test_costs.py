@@ -55,6 +55,17 @@ def test_a_listing_of_recent_sessions_reads_the_page_and_nothing_else() -> None:
     asyncio.run(run())
 
 
+def test_finding_handles_by_their_beginning_reads_no_value_and_a_key_each() -> None:
+    async def run() -> None:
+        store, _ = await filled(60, 5)
+        assert await store.sessions.starting_with("other5") == ["other5", *(f"other5{n}" for n in range(10))]
+        assert await store.sessions.starting_with("other", limit=2) == ["other0", "other1"]
+        assert await store.sessions.starting_with("none") == []
+        assert store.listed == 11 + 2 and not store.read
+
+    asyncio.run(run())
+
+
 def test_a_listing_of_skills_reads_no_body() -> None:
     async def run() -> None:
         store = CountingBackend()

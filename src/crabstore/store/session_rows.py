@@ -77,12 +77,15 @@ class SessionRows:
         rows = await self._kv.page(Column.SESSION, prefix, after=first, limit=limit)
         return rows if stop is None else [row for row in rows if place_of(row[0]) < stop]
 
-    async def stored(self) -> list[str]:
-        """Every handle, from content."""
+    async def stored(self, start: str = "", limit: int | None = None) -> list[str]:
+        """The first `limit` handles that begin with `start`, from content."""
         handles: list[str] = []
-        prefix = self._kv.prefix("session")
+        prefix = self._kv.key("session", start) if start else self._kv.prefix("session")
         after: bytes | None = None
-        while keys := await self._kv.page_keys(Column.SESSION, prefix, after=after, limit=1):
+        while limit is None or len(handles) < limit:
+            keys = await self._kv.page_keys(Column.SESSION, prefix, after=after, limit=1)
+            if not keys:
+                break
             handles.append(self._kv.parts(keys[0])[1])
             after = self._kv.prefix("session", handles[-1]) + b"\xff"
         return handles

@@ -129,6 +129,10 @@ class Sessions:
         rows = await self._kv.scan(Column.SESSION, self._kv.prefix("idx", "sess", *identity))
         return [handle.decode() for _, handle in rows]
 
+    async def starting_with(self, start: str, limit: int = 20) -> list[str]:
+        """The first handles that begin with `start`, ascending."""
+        return await self._rows.stored(start, limit)
+
     async def recent(self, limit: int = 20, after: Recent | None = None) -> list[Recent]:
         """A page of sessions, the one that changed last first; `after` is the last row of the page before.
 
