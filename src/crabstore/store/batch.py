@@ -112,9 +112,11 @@ class Batch:
     def _stage(self, col: Column, key: bytes, value: bytes | None) -> None:
         self._admit(key)
         slot = (col, key)
-        self.added.pop(slot, None)
-        # A key staged again moves to the end: its last write decides where it stands in the order.
-        self.writes.pop(slot, None)
+        if slot in self.added:
+            del self.added[slot]
+        if slot in self.writes:
+            # A key staged again moves to the end: its last write decides where it stands in the order.
+            del self.writes[slot]
         self.writes[slot] = value
 
     def _admit(self, key: bytes) -> None:

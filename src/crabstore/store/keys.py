@@ -17,6 +17,7 @@ INDEX_WIDTH = 12
 """Digits of a message or event position: keys sort as bytes, and "10" would otherwise come before "2"."""
 
 _RESERVED = re.compile(r"[/%\x00-\x1f\x7f]")
+_PLAIN = re.compile(r"[^/%\x00-\x1f\x7f]+(?:/[^/%\x00-\x1f\x7f]+)*")
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
 _EMPTY = "%"
 
@@ -40,7 +41,9 @@ def join(*parts: str) -> bytes:
 
     Raises InvalidArgument for a part that UTF-8 cannot hold (a lone surrogate).
     """
-    text = "/".join([quote(part) for part in parts])
+    text = "/".join(parts)
+    if not _PLAIN.fullmatch(text) or text.count("/") != len(parts) - 1:
+        text = "/".join([quote(part) for part in parts])
     try:
         return text.encode()
     except UnicodeEncodeError as error:

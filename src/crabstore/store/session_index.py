@@ -15,10 +15,13 @@ from .session_rows import SessionRows, place_of
 from .text import TextSearch
 from .weights import Weights
 
-__all__ = ["SLICE", "Redact", "SessionIndex"]
+__all__ = ["SLICE", "Progress", "Redact", "SessionIndex"]
 
 Redact = Callable[[str], str]
 """What runs over every text before it is indexed or exported, e.g. to take credentials out."""
+
+Progress = Callable[[int, int], None]
+"""What hears how far long work is: so many sessions done, of so many."""
 
 SLICE = 256
 """Messages handled in one commit of long work: it bounds the batch, and how long the event loop is kept."""
@@ -68,13 +71,16 @@ class SessionIndex:
             await self._kv.commit(batch)
             await asyncio.sleep(0)
 
-    async def rebuild(self) -> None:
+    async def rebuild(self, progress: Progress | None = None) -> None:
         """Build every index of every session anew from content. How far files were read is forgotten."""
         for index in ("sess", "recent", "source"):
             await self._kv.delete_prefix(Column.SESSION, self._kv.prefix("idx", index))
-        for handle in await self._rows.stored():
+        handles = await self._rows.stored()
+        for done, handle in enumerate(handles, 1):
             await self._kv.delete_prefix(Column.SESSION, self._kv.prefix("session", handle, "id"))
             await self.reindex(handle)
+            if progress:
+                progress(done, len(handles))
 
     async def put_message(self, batch: Batch, meta: SessionMeta, key: bytes, entry: HistoryEntry) -> None:
         """Every index entry of the message under `key`."""

@@ -29,7 +29,7 @@ from .kv import KVStorage
 from .memory import Memory, MemoryEntry
 from .messages import HistoryEntry, repair
 from .records import Json, decode, encode, evolve, utc_now
-from .session_index import SLICE, Redact, SessionIndex
+from .session_index import SLICE, Progress, Redact, SessionIndex
 from .session_records import (
     Appended,
     EventLine,
@@ -299,9 +299,9 @@ class Sessions:
         """Build every index entry of one session anew from its content. Raises NotFound."""
         await self._index.reindex(handle)
 
-    async def rebuild(self) -> None:
+    async def rebuild(self, progress: Progress | None = None) -> None:
         """Build every index of every session anew from content. How far files were read is forgotten."""
-        await self._index.rebuild()
+        await self._index.rebuild(progress)
 
     # -- staging ------------------------------------------------------------------------------------------
 

@@ -193,6 +193,7 @@ class KeyedText(TextSearch):
     def __init__(self, kv: KVStorage, bm25: Bm25 | None = None, analysis: Analysis | None = None) -> None:
         super().__init__(kv, bm25, analysis)
         self._realm = kv.prefix()
+        self._homes: dict[str, bytes] = {}
 
     async def index(
         self,
@@ -213,9 +214,10 @@ class KeyedText(TextSearch):
         length = counts.total()
         record = DocRecord(len=length, weight=weight, terms=list(counts), attrs=dict(attrs or {}))
         batch.put(Column.TEXT, home + b"doc/" + doc, encode(record))
+        terms, tail = home + b"term/", b"/" + doc
         for term, tf in counts.items():
             value = _SMALL[tf] if tf < len(_SMALL) else str(tf).encode()
-            batch.put(Column.TEXT, b"%bterm/%b/%b" % (home, term.encode(), doc), value)
+            batch.put(Column.TEXT, terms + term.encode() + tail, value)
         batch.add(Column.TEXT, home + b"stats", {"docs": 1, "length": length})
 
     async def drop(self, batch: Batch, ix: str, key: bytes) -> None:
@@ -296,7 +298,10 @@ class KeyedText(TextSearch):
         return scores
 
     def _home(self, ix: str) -> bytes:
-        return self._kv.prefix("idx", "text", ix)
+        home = self._homes.get(ix)
+        if home is None:
+            home = self._homes[ix] = self._kv.prefix("idx", "text", ix)
+        return home
 
     def _doc(self, key: bytes) -> bytes:
         return key[len(self._realm) :]
