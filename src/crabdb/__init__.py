@@ -1,6 +1,7 @@
 """crabdb: an ordered key-value store in one append-only file that survives crashes. See `CrabDB`."""
 
-from crabdb.db import Batch, CrabDB
+from crabdb.batch import Batch
+from crabdb.db import CrabDB
 from crabdb.errors import (
     AccessDenied,
     Closed,
@@ -8,6 +9,7 @@ from crabdb.errors import (
     CrabDBError,
     DiskFull,
     InvalidArgument,
+    IOFailed,
     Locked,
     NotCrabDB,
     NotFound,
@@ -27,6 +29,7 @@ __all__ = [
     "CrabDB",
     "CrabDBError",
     "DiskFull",
+    "IOFailed",
     "InvalidArgument",
     "Locked",
     "NotCrabDB",

@@ -25,11 +25,11 @@ def copy_live(old: Log, entries: Iterable[tuple[int, bytes, bytes]], new: Log) -
     while piece := list(islice(rest, READ_TOGETHER)):
         for (col, key, _), value in zip(piece, read_values(old.file, old.path, piece), strict=True):
             staged = stage_put(col, key, value)
-            if batch and size + len(staged.record) > FRAMED_TOGETHER:
+            if batch and size + len(staged[2]) > FRAMED_TOGETHER:
                 new.append(batch)
                 batch, size = [], 0
             batch.append(staged)
-            size += len(staged.record)
+            size += len(staged[2])
         yield
     if batch:
         new.append(batch)
@@ -42,10 +42,10 @@ def copy_changes(old: Log, new: Log) -> int:
     del journal[: len(journal)]
     batch = []
     for col, key in touched:
-        location = old.index.get(col, key)
+        location = old.index.maps[col].get(key)
         if location is not None:
             batch.append(stage_put(col, key, read_values(old.file, old.path, [(col, key, location)])[0]))
-        elif new.index.get(col, key) is not None:
+        elif key in new.index.maps[col]:
             batch.append(stage_delete(col, key))
     for staged in batch:
         new.append([staged])

@@ -1,63 +1,32 @@
 """`CrabDB`, the store: five operations, batches, durability points, compaction; for any thread.
 
 Knows nothing of the bytes (`format`), of the system (`files`) or of how a file is judged (`recovery`). One
-append lock serialises commits and is never held during an fsync; a reader takes one reference to the
-current `Log` (a file and the index over it) and needs no lock for `get`.
+append lock serialises commits and is never held during an fsync; a reader takes one reference to the current
+`Log` (a file and the index over it) and needs no lock for `get`.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from os import PathLike
 from pathlib import Path
 from threading import Lock, RLock
 from types import TracebackType
-from typing import Final
+from typing import Final, NoReturn
 
+from crabdb.arguments import check_key, check_page, check_put
+from crabdb.batch import Batch
 from crabdb.compaction import copy_changes, copy_live, finish_copy
-from crabdb.errors import Closed, CrabDBError, InvalidArgument, ReadOnly, StoreFailed
-from crabdb.files import OS, Files, Forkable, guard_fork
-from crabdb.format import BODY_LIMIT, LENGTH_LIMIT, RESERVED
-from crabdb.log import Log, Staged, stage_delete, stage_put
+from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed
+from crabdb.files import OS, AnyPath, Files, Forkable, guard_fork
+from crabdb.format import LENGTH_LIMIT
+from crabdb.log import Log, Staged, stage_delete
 from crabdb.opening import Opened, new_file, open_reader, open_writer, typed_errors
 from crabdb.options import Options
 from crabdb.reading import read_value, read_values
 from crabdb.report import Stats, Verification, verify_log
 
-__all__ = ["Batch", "CrabDB"]
+__all__ = ["CrabDB"]
 
 DEFAULTS: Final = Options()
-
-
-class Batch:
-    """Puts and deletes that are committed together when the `with` block ends, or dropped if it raises.
-
-    Reading the store inside the block shows it without them.
-    """
-
-    def __init__(self) -> None:
-        self._staged: list[Staged] = []
-        self._size = 0
-
-    def __len__(self) -> int:
-        return len(self._staged)
-
-    def put(self, col: int, key: bytes, value: bytes) -> None:
-        """Stage a put. Raises `InvalidArgument`, also if the batch outgrows 64 MiB."""
-        _check_key(col, key)
-        _check_value(value)
-        self._stage(stage_put(col, key, value))
-
-    def delete(self, col: int, key: bytes) -> None:
-        """Stage a delete; deleting a key that is not there changes nothing. Raises `InvalidArgument`."""
-        _check_key(col, key)
-        self._stage(stage_delete(col, key))
-
-    def _stage(self, staged: Staged) -> None:
-        size = self._size + len(staged.record)
-        if size > BODY_LIMIT and self._staged:
-            raise InvalidArgument("batch", f"would be {size} bytes, more than the {BODY_LIMIT} of one commit")
-        self._staged.append(staged)
-        self._size = size
 
 
 class CrabDB(Forkable):
@@ -75,11 +44,12 @@ class CrabDB(Forkable):
         self._opened = opened
         self._lock = opened.lock
         self._log: Log | None = opened.log
+        self._writing = opened.log if opened.lock else None
         self._gone = "this handle is closed"
         self._compactions = 0
         self._compaction_error: Exception | None = None
         self._fresh_locks()
-        self._set_alarm(opened.log)
+        self._set_alarms(opened.log)
         guard_fork(self)
 
     def _fresh_locks(self) -> None:
@@ -91,7 +61,7 @@ class CrabDB(Forkable):
     @classmethod
     def open(
         cls,
-        path: str | PathLike[str],
+        path: AnyPath,
         *,
         options: Options = DEFAULTS,
         create: bool = True,
@@ -118,20 +88,20 @@ class CrabDB(Forkable):
         """The value of a key, checked; None if there is none. Raises `InvalidArgument`, `Corrupted`,
         `ReadFailed`.
         """
-        _check_key(col, key)
+        check_key(col, key)
         log = self._log or self._closed()
-        location = log.index.get(col, key)
+        location = log.index.maps[col].get(key)
         return None if location is None else read_value(log.file, log.path, col, key, location)
 
     def get_many(self, col: int, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of several keys in their order, read together where they lie together. Raises as `get`."""
         for key in keys:
-            _check_key(col, key)
+            check_key(col, key)
         log = self._log or self._closed()
-        found = [(number, log.index.get(col, key)) for number, key in enumerate(keys)]
-        items = [(col, keys[number], location) for number, location in found if location is not None]
+        locations = [log.index.maps[col].get(key) for key in keys]
+        items = [(col, key, where) for key, where in zip(keys, locations, strict=True) if where is not None]
         values = iter(read_values(log.file, log.path, items))
-        return [None if location is None else next(values) for _, location in found]
+        return [None if where is None else next(values) for where in locations]
 
     def scan_keys(
         self,
@@ -147,7 +117,7 @@ class CrabDB(Forkable):
         `after` starts beyond that key, exclusively, in the direction of the scan; `limit` is the most to return.
         Raises `InvalidArgument`.
         """
-        _check_page(col, prefix, after, limit)
+        check_page(col, prefix, after, limit)
         return (self._log or self._closed()).index.keys(col, prefix, after, limit, reverse)
 
     def scan(
@@ -162,7 +132,7 @@ class CrabDB(Forkable):
         """As `scan_keys`, with values, all as of one moment. Raises `InvalidArgument`, `Corrupted`,
         `ReadFailed`.
         """
-        _check_page(col, prefix, after, limit)
+        check_page(col, prefix, after, limit)
         log = self._log or self._closed()
         found = log.index.items(col, prefix, after, limit, reverse)
         values = read_values(log.file, log.path, [(col, key, location) for key, location in found])
@@ -175,20 +145,20 @@ class CrabDB(Forkable):
 
     def put(self, col: int, key: bytes, value: bytes) -> None:
         """Store a value under a key. Raises `InvalidArgument`, `ReadOnly`, `DiskFull`, `StoreFailed`."""
-        _check_key(col, key)
-        _check_value(value)
+        check_put(col, key, value)
         with self._appending:
-            log = self._writable()
+            log = self._writing or self._refuse()
             log.append_put(col, key, value)
-        self._after_commit(log)
+        if log.end - log.index.live > self._alarm:
+            self._after_commit(log)
 
     def delete(self, col: int, key: bytes) -> bool:
         """Remove a key; whether it was there. Raises as `put`."""
-        _check_key(col, key)
+        check_key(col, key)
         with self._appending:
-            log = self._writable()
+            log = self._writing or self._refuse()
             log.check()
-            if log.index.get(col, key) is None:
+            if key not in log.index.maps[col]:
                 return False
             log.append([stage_delete(col, key)])
         self._after_commit(log)
@@ -197,28 +167,35 @@ class CrabDB(Forkable):
     @contextmanager
     def batch(self) -> Iterator[Batch]:
         """Stage puts and deletes and commit them as one at the end of the block. Raises as `put`."""
-        self._writable().check()
+        self._writer().check()
         batch = Batch()
         yield batch
-        if batch._staged:
-            with self._appending:
-                log = self._writable()
-                log.append(batch._staged)
+        if batch.staged:
+            self._commit(batch.staged)
+
+    def _commit(self, staged: Sequence[Staged]) -> None:
+        with self._appending:
+            log = self._writing or self._refuse()
+            log.append(staged)
+        if log.end - log.index.live > self._alarm:
             self._after_commit(log)
 
-    def _writable(self) -> Log:
-        log = self._log or self._closed()
-        if self._lock is None:
-            raise ReadOnly(self._path)
-        return log
+    def _writer(self) -> Log:
+        """The log to append to. Raises `Closed`, `ReadOnly`."""
+        return self._writing or self._refuse()
 
-    def _closed(self) -> Log:
+    def _refuse(self) -> NoReturn:
+        if self._log is not None:
+            raise ReadOnly(self._path)
+        self._closed()
+
+    def _closed(self) -> NoReturn:
         raise Closed(self._path, self._gone)
 
     def _after_commit(self, log: Log) -> None:
         if self._options.sync:
             self.sync()
-        if log.end - log.index.live > self._alarm:
+        if log.end - log.index.live > self._compaction_alarm:
             self._compact_if_due()
 
     # Durability
@@ -228,7 +205,7 @@ class CrabDB(Forkable):
         refused.
         """
         with self._appending:
-            log = self._writable()
+            log = self._writer()
             log.check()
             end = log.end
         with self._syncing:
@@ -246,7 +223,7 @@ class CrabDB(Forkable):
             if not self._snapshot_is_due():
                 return
             with self._appending:
-                log = self._writable()
+                log = self._writer()
                 value, root = log.encoded_snapshot()
                 if len(value) > LENGTH_LIMIT:
                     return
@@ -257,87 +234,113 @@ class CrabDB(Forkable):
                 log.sync(log.durable)
 
     def _snapshot_is_due(self) -> bool:
-        log = self._writable()
+        log = self._writer()
         last = log.snapshot.size if log.snapshot else 0
         return log.tail > self._options.snapshot_at * last
 
+    # Compaction
+
     def compact(self) -> int:
-        """Rewrite the file with what lives in it, and put it in the old one's place; how many bytes that freed.
+        """Rewrite the file with what lives in it, in the old one's place; how many bytes that freed.
 
         Readers and writers go on meanwhile. Raises `Corrupted` if a live record is damaged, `DiskFull`,
-        `StoreFailed`; the old file then stays.
+        `IOFailed`, `StoreFailed`; the old file then stays.
         """
         with self._maintaining:
-            log = self._writable()
-            log.check()
-            before = log.end
-            for _ in self._compaction(log):
+            old = self._writer()
+            old.check()
+            before = old.end
+            for _ in self._compaction(old):
                 pass
-            return before - self._writable().end
+            return before - self._writer().end
 
     def _compaction(self, old: Log) -> Iterator[None]:
-        """The steps of a compaction; the file is swapped in the last. The maintenance lock must be held."""
+        """The steps of a compaction; the last one swaps the files. The maintenance lock must be held."""
         with typed_errors(self._path):
             name, new = new_file(self._files, self._path, "compact", old.identity.file_id)
             try:
-                new.file.dress_like(old.file)
-                with self._appending:
-                    old.journal = []
-                    entries = list(old.index.entries())
-                yield from copy_live(old, entries, new)
-                finish_copy(new)
-                new.sync(new.end)
-                yield
+                yield from self._copy(old, new)
                 self._swap(old, new, name)
+            except StoreFailed as failed:
+                self._discard(old, name)
+                if failed.cause is new.failure and self._log is old:
+                    # Only the copy could not be written, the store is as it was.
+                    raise IOFailed(self._path, failed.cause) from failed
+                raise
             except BaseException:
-                if self._log is old and self._files.inode(name) is not None:
-                    self._files.remove(name)
+                self._discard(old, name)
                 raise
             finally:
                 old.journal = None
-        self._compactions += 1
+
+    def _discard(self, old: Log, name: Path) -> None:
+        if self._log is old and self._files.inode(name) is not None:
+            self._files.remove(name)
+
+    def _copy(self, old: Log, new: Log) -> Iterator[None]:
+        new.file.dress_like(old.file)
+        with self._appending:
+            old.journal = []
+            entries = list(old.index.entries())
+        yield from copy_live(old, entries, new)
+        finish_copy(new)
+        new.sync(new.end)
+        yield
 
     def _swap(self, old: Log, new: Log, name: Path) -> None:
         """Copy what changed meanwhile, and let the new file take the old one's name and place."""
         with self._syncing:
-            while copy_changes(old, new):
-                # From here on no commit can become durable in the old file only.
+            # From here on no further commit becomes durable in the old file, so the rest needs no fsync.
+            if copy_changes(old, new):
                 new.sync(new.end)
-                break
             with self._appending:
                 old.check()
                 copy_changes(old, new)
-                if self._files.inode(self._path) != old.file.inode():
-                    raise StoreFailed(
-                        self._path, FileNotFoundError("the file was replaced or removed meanwhile")
-                    )
-                # Should anything come between the two, the old file must never be written to again.
-                old.failure = InterruptedError("a compaction was interrupted while it renamed the file")
-                self._files.replace(name, self._path)
-                self._log = new
+                self._rename(old, new, name)
             try:
                 self._files.sync_directory(self._path.parent)
             except OSError as error:
                 new.fail(error)
-        new.commits += old.commits
-        self._set_alarm(new)
+        self._compactions += 1
+        self._set_alarms(new)
 
-    def _set_alarm(self, log: Log) -> None:
-        """Bytes not alive from which it is worth to look whether a compaction is due; cheap to compare with."""
-        self._alarm = max(
-            log.overhead + max(self._options.compact_min, self._options.compact_at * log.end), 0
+    def _rename(self, old: Log, new: Log, name: Path) -> None:
+        if self._files.inode(self._path) != old.file.inode():
+            old.fail(FileNotFoundError("another file has taken the store's name"))
+        new.epoch = old.epoch + old.end + 1 - new.end
+        # Whatever happens from here to the swap: the old file must never be written to again.
+        old.failure = InterruptedError("a compaction was interrupted while it renamed the file")
+        try:
+            self._files.replace(name, self._path)
+        except OSError:
+            if self._files.inode(self._path) != new.file.inode():
+                old.failure = None
+                raise
+        self._log = self._writing = new
+
+    def _set_alarms(self, log: Log) -> None:
+        """How many bytes must be dead, counting the snapshot and the like, before a closer look can be worth
+        it.
+        """
+        dead = log.end - log.index.live
+        missing = max(
+            self._options.compact_at * log.end - log.dead,
+            # What a compaction frees grows at most twice as fast: a delete also shrinks the snapshot.
+            (self._options.compact_min - (log.end - log.size_compacted())) / 2,
         )
+        self._compaction_alarm = dead + max(missing, 0)
+        self._alarm = -1 if self._options.sync else self._compaction_alarm
 
     def _compact_if_due(self) -> None:
         """Compact if the rule says so. A failure is noted, not raised: the write that led here has succeeded."""
         if not self._maintaining.acquire(blocking=False):
             return
         try:
-            log = self._writable()
+            log = self._writer()
             if self.compaction_due:
                 self._try_compaction(log)
             else:
-                self._set_alarm(log)
+                self._set_alarms(log)
         finally:
             self._maintaining.release()
 
@@ -348,12 +351,13 @@ class CrabDB(Forkable):
         except CrabDBError as error:
             self._compaction_error = error
             # Not again before as much as the file holds now has been written once more.
-            self._alarm = 2 * log.end
+            self._compaction_alarm = 2 * log.end
+            self._alarm = -1 if self._options.sync else self._compaction_alarm
 
     @property
     def compaction_due(self) -> bool:
         """Whether enough of the file is dead (`Options.compact_at`, `Options.compact_min`) to compact it."""
-        log = self._writable()
+        log = self._writer()
         freed = log.end - log.size_compacted()
         return log.dead >= self._options.compact_at * log.end and freed >= max(self._options.compact_min, 1)
 
@@ -371,8 +375,9 @@ class CrabDB(Forkable):
 
     @property
     def generation(self) -> int:
-        """Grows with every commit of this handle; equal numbers mean equal contents."""
-        return (self._log or self._closed()).commits
+        """Grows with every commit through this handle; equal numbers mean equal contents."""
+        log = self._log or self._closed()
+        return log.epoch + log.end
 
     def stats(self) -> Stats:
         """Sizes and what happened to the store; costs next to nothing."""
@@ -388,10 +393,10 @@ class CrabDB(Forkable):
 
         Raises `ReadFailed`.
         """
-        log = self._log or self._closed()
-        with self._appending:
-            end, entries = log.end, list(log.index.entries())
-        with typed_errors(self._path):
+        with self._maintaining, typed_errors(self._path):
+            log = self._log or self._closed()
+            with self._appending:
+                end, entries = log.end, list(log.index.entries())
             return verify_log(log, end, entries)
 
     # The end
@@ -410,14 +415,14 @@ class CrabDB(Forkable):
                     self.checkpoint()
             finally:
                 with self._syncing, self._appending:
-                    self._log = None
+                    self._log = self._writing = None
                 if self._lock is not None:
                     self._lock.release()
 
     def forked(self) -> None:
         """Called in a forked child: this handle is the parent's."""
         self._fresh_locks()
-        self._log = None
+        self._log = self._writing = None
         self._gone = "this handle was opened before a fork and belongs to the parent"
         if self._lock is not None:
             self._lock.abandon()
@@ -429,30 +434,3 @@ class CrabDB(Forkable):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _check_key(col: int, key: bytes) -> None:
-    if not isinstance(col, int) or not 0 <= col < RESERVED:
-        raise InvalidArgument("col", f"must be a column from 0 to 254, not {col!r}")
-    if not isinstance(key, bytes):
-        raise InvalidArgument("key", f"must be bytes, not {type(key).__name__}")
-    if not 0 < len(key) <= LENGTH_LIMIT:
-        raise InvalidArgument("key", f"must have 1 to {LENGTH_LIMIT} bytes, not {len(key)}")
-
-
-def _check_value(value: bytes) -> None:
-    if not isinstance(value, bytes):
-        raise InvalidArgument("value", f"must be bytes, not {type(value).__name__}")
-    if len(value) > LENGTH_LIMIT:
-        raise InvalidArgument("value", f"must have at most {LENGTH_LIMIT} bytes, not {len(value)}")
-
-
-def _check_page(col: int, prefix: bytes, after: bytes | None, limit: int | None) -> None:
-    if not isinstance(col, int) or not 0 <= col < RESERVED:
-        raise InvalidArgument("col", f"must be a column from 0 to 254, not {col!r}")
-    if not isinstance(prefix, bytes):
-        raise InvalidArgument("prefix", f"must be bytes, not {type(prefix).__name__}")
-    if after is not None and not isinstance(after, bytes):
-        raise InvalidArgument("after", f"must be bytes or None, not {type(after).__name__}")
-    if limit is not None and (not isinstance(limit, int) or limit < 0):
-        raise InvalidArgument("limit", f"must be None or a number from 0, not {limit!r}")

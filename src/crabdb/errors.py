@@ -12,6 +12,7 @@ __all__ = [
     "Corrupted",
     "CrabDBError",
     "DiskFull",
+    "IOFailed",
     "InvalidArgument",
     "Locked",
     "NotCrabDB",
@@ -125,12 +126,20 @@ class DiskFull(CrabDBError, OSError):
         self.path = path
 
 
-class ReadFailed(CrabDBError, OSError):
-    """The medium could not be read at `offset`. `errno` is the system's reason."""
+class IOFailed(CrabDBError, OSError):
+    """The medium failed and the operation did not happen; the store is as it was. `errno` is the reason."""
+
+    def __init__(self, path: Path, cause: BaseException, doing: str = "the system reports") -> None:
+        number, reason = (cause.errno, cause.strerror) if isinstance(cause, OSError) else (None, str(cause))
+        OSError.__init__(self, number, f"{doing}: {reason}; check the disk", str(path))
+        self.path = path
+
+
+class ReadFailed(IOFailed):
+    """The store could not be read at `offset`."""
 
     def __init__(self, path: Path, offset: int, cause: OSError) -> None:
-        OSError.__init__(self, cause.errno, f"reading at byte {offset}: {cause.strerror}", str(path))
-        self.path = path
+        super().__init__(path, cause, f"reading at byte {offset}")
         self.offset = offset
 
 

@@ -18,7 +18,10 @@ from typing import Final
 
 from crabdb.errors import Locked
 
-__all__ = ["NO_ROOM", "OS", "File", "Files", "Forkable", "Lock", "MemoryFiles", "guard_fork"]
+__all__ = ["NO_ROOM", "OS", "AnyPath", "File", "Files", "Forkable", "Lock", "MemoryFiles", "guard_fork"]
+
+AnyPath = str | os.PathLike[str]
+"""What a caller may give as a path."""
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """After these a write can be undone and tried again later."""

@@ -110,7 +110,7 @@ SNAPSHOT_PREFIX_SIZE: Final = RECORD_OVERHEAD + len(SNAPSHOT_KEY)
 BLOCK: Final = 32
 ENTRY: Final = Struct("<BI")
 OFFSET: Final = Struct("<Q")
-LOCATION: Final = Struct("<QII")
+LOCATION: Final = Struct(">QII")
 """Where a record is (u64), how long its value is (u32), the value's crc (u32): one entry of the index in
 memory.
 """
@@ -249,11 +249,11 @@ def decode_identity(value: bytes) -> Identity:
     return identity
 
 
-def encode_frame(body: bytes, *, at: int, prev_crc: int, durable: int, salt: int) -> tuple[bytes, int]:
+def encode_frame(body: bytes, at: int, prev_crc: int, durable: int, salt: int) -> tuple[bytes, int]:
     """A frame followed by its body, and the frame's head_crc."""
     summed = FRAME_SUMMED.pack(crc32(body, salt), prev_crc, at, len(body), durable)
     head_crc = crc32(summed, salt)
-    return FRAME_PREFIX + LENGTH.pack(head_crc) + summed + body, head_crc
+    return b"".join((FRAME_PREFIX, LENGTH.pack(head_crc), summed, body)), head_crc
 
 
 def encode_attestation(

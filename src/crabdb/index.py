@@ -9,31 +9,30 @@ keys of 43 bytes: dict 0.18 us a look-up and 0.3 us an insert; BTrees.OOBTree 1.
 put followed by a page stays cheap too, and sorting all keys at once 0.5 us each. Nothing beyond the
 standard library is needed.
 
-Threads: one writer at a time (the append lock of `CrabDB`); `get` takes no lock; ranges take the order lock, under
-which a batch is applied too, so that a range never sees half of one.
+Threads: one writer at a time (the append lock of `CrabDB`); a look-up takes no lock; ranges take the order
+lock, under which a batch is applied too, so that a range never sees half of one.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
 from crabdb.format import LOCATION, RECORD_OVERHEAD, RESERVED
 
-__all__ = ["Change", "Index", "successor"]
+__all__ = ["Change", "Index", "Undo", "successor"]
 
 CHUNK: Final = 512
 """Keys in a fresh chunk; it splits at twice that. Small enough that an insert moves little, large enough that the
 list of chunks stays short."""
 
 
-class Change(NamedTuple):
-    """What a commit does to one key; `location` is packed (`format.LOCATION`), None for a delete."""
+Change = tuple[int, bytes, bytes | None, int]
+"""What a commit does to one key: column, key, packed location (None for a delete), size of the record."""
 
-    col: int
-    key: bytes
-    location: bytes | None
+Undo = tuple[int, bytes, bytes | None]
+"""What brings a key back to what it was: column, key, packed location (None if it was not there)."""
 
 
 def successor(prefix: bytes) -> bytes | None:
@@ -45,8 +44,8 @@ def successor(prefix: bytes) -> bytes | None:
 class SortedKeys:
     """A sorted set of keys in chunks; adding, removing and cutting out a range cost O(log n) and a short move."""
 
-    def __init__(self, ordered: list[bytes] | None = None) -> None:
-        self._fill(ordered or [])
+    def __init__(self, ordered: list[bytes]) -> None:
+        self._fill(ordered)
 
     def _fill(self, ordered: list[bytes]) -> None:
         self._chunks = [ordered[i : i + CHUNK] for i in range(0, len(ordered), CHUNK)] or [[]]
@@ -142,10 +141,10 @@ class Column:
 
     __slots__ = ("live", "order", "owed")
 
-    def __init__(self) -> None:
-        self.live: dict[bytes, bytes] = {}
+    def __init__(self, live: dict[bytes, bytes]) -> None:
+        self.live = live
         self.owed: list[bytes] = []
-        self.order = SortedKeys()
+        self.order = SortedKeys(sorted(live))
 
     def settle(self) -> SortedKeys:
         """The order, brought up to date. The order lock must be held; a writer may append to `owed` meanwhile."""
@@ -157,87 +156,73 @@ class Column:
 
 
 class Index:
-    """All live records of one file. `live` is the length of all of them in bytes, `key_bytes` that of their
-    keys.
-    """
+    """All live records of one file. `live` is the length of all of them in bytes."""
 
-    def __init__(self) -> None:
-        self._columns = [Column() for _ in range(RESERVED)]
-        self._maps = [column.live for column in self._columns]
+    def __init__(self, maps: list[dict[bytes, bytes]] | None = None) -> None:
+        """An index over whole columns of packed locations, which it takes over; by default over none."""
+        self._columns = [Column(live) for live in maps or [{} for _ in range(RESERVED)]]
+        self.maps = [column.live for column in self._columns]
+        """Per column, keys and packed locations. Only for looking up."""
         self._order = Lock()
         self.live = 0
-        self.key_bytes = 0
-        self.count = 0
-
-    def __len__(self) -> int:
-        return self.count
-
-    def get(self, col: int, key: bytes) -> bytes | None:
-        """The packed location of a key's record, or None."""
-        return self._maps[col].get(key)
-
-    def adopt(self, maps: list[dict[bytes, bytes]]) -> None:
-        """Take over whole columns of packed locations, in place of what this index holds."""
-        for column, live in zip(self._columns, maps, strict=True):
-            column.live = live
-            column.order = SortedKeys(sorted(live))
-            column.owed = []
-        self._maps = maps
         self.recount()
 
-    def recount(self) -> None:
-        """Derive the three totals from the entries."""
-        lengths = LOCATION.unpack
-        self.count = sum(map(len, self._maps))
-        self.key_bytes = sum(map(len, chain.from_iterable(self._maps)))
-        values = sum(lengths(location)[1] for column in self._maps for location in column.values())
-        self.live = self.count * RECORD_OVERHEAD + self.key_bytes + values
+    def __len__(self) -> int:
+        return sum(map(len, self.maps))
 
-    def put(self, col: int, key: bytes, location: bytes) -> None:
-        """Point a key at a record just written."""
+    @property
+    def key_bytes(self) -> int:
+        """The bytes of all keys; walks them."""
+        return sum(map(len, chain.from_iterable(self.maps)))
+
+    def recount(self) -> None:
+        """Derive `live` from the entries."""
+        lengths = LOCATION.unpack
+        values = sum(lengths(location)[1] for live in self.maps for location in live.values())
+        self.live = len(self) * RECORD_OVERHEAD + self.key_bytes + values
+
+    def put(self, col: int, key: bytes, location: bytes, old: bytes | None, size: int) -> None:
+        """Point a key at a record of `size` bytes just written; `old` is what it pointed at."""
         column = self._columns[col]
-        old = column.live.get(key)
         column.live[key] = location
         if old is None:
             column.owed.append(key)
-            self._count(key, location, 1)
+            self.live += size
         else:
-            self.live += LOCATION.unpack(location)[1] - LOCATION.unpack(old)[1]
+            self.live += size - len(key) - RECORD_OVERHEAD - LOCATION.unpack(old)[1]
 
-    def delete(self, col: int, key: bytes) -> None:
-        """Forget a key; nothing happens if it is not there."""
+    def delete(self, col: int, key: bytes, old: bytes) -> None:
+        """Forget a key that pointed at `old`."""
         column = self._columns[col]
-        old = column.live.pop(key, None)
-        if old is not None:
-            column.owed.append(key)
-            self._count(key, old, -1)
+        del column.live[key]
+        column.owed.append(key)
+        self.live -= RECORD_OVERHEAD + len(key) + LOCATION.unpack(old)[1]
 
-    def _count(self, key: bytes, location: bytes, sign: int) -> None:
-        size = len(key)
-        self.count += sign
-        self.key_bytes += sign * size
-        self.live += sign * (RECORD_OVERHEAD + size + LOCATION.unpack(location)[1])
-
-    def apply(self, changes: Iterable[Change]) -> None:
-        """Make several changes that ranges see together or not at all."""
+    def apply(self, changes: Sequence[Change], undo: list[Undo]) -> None:
+        """Make several changes that ranges see together or not at all, each after noting in `undo` what was."""
+        maps = self.maps
         with self._order:
-            for col, key, location in changes:
-                if location is None:
-                    self.delete(col, key)
+            for col, key, location, size in changes:
+                old = maps[col].get(key)
+                undo.append((col, key, old))
+                if location is not None:
+                    self.put(col, key, location, old, size)
+                elif old is not None:
+                    self.delete(col, key, old)
+
+    def restore(self, undo: Sequence[Undo]) -> None:
+        """Take back changes, however far they had come when they were interrupted."""
+        with self._order:
+            if all(self.maps[col].get(key) is old for col, key, old in undo):
+                return
+            for col, key, old in reversed(undo):
+                column = self._columns[col]
+                if old is None:
+                    column.live.pop(key, None)
                 else:
-                    self.put(col, key, location)
-
-    def restore(self, changes: Iterable[Change]) -> None:
-        """Make changes over again or undo them, however far an interrupted `apply` has come."""
-        changes = list(changes)
-        self.apply(changes)
-        for col, key, _ in changes:
-            self._columns[col].owed.append(key)
-        self.recount()
-
-    def before(self, changes: Iterable[Change]) -> list[Change]:
-        """The changes that bring back what the given ones replace."""
-        return [Change(col, key, self._maps[col].get(key)) for col, key, _ in changes]
+                    column.live[key] = old
+                column.owed.append(key)
+            self.recount()
 
     def keys(
         self, col: int, prefix: bytes, after: bytes | None, limit: int | None, reverse: bool
@@ -252,7 +237,7 @@ class Index:
     ) -> list[tuple[bytes, bytes]]:
         """As `keys`, each with its packed location, all of one moment."""
         low, high = _bounds(prefix, after, reverse)
-        live = self._maps[col]
+        live = self.maps[col]
         with self._order:
             found = self._columns[col].settle().between(low, high, limit, reverse)
             return [(key, location) for key in found if (location := live.get(key)) is not None]
@@ -275,13 +260,9 @@ class Index:
                 len(live),
                 sum(RECORD_OVERHEAD + len(key) + lengths(where)[1] for key, where in list(live.items())),
             )
-            for col, live in enumerate(self._maps)
+            for col, live in enumerate(self.maps)
             if live
         }
-
-    def agrees_with(self, other: "Index") -> bool:
-        """Whether both hold the same keys at the same places."""
-        return self._maps == other._maps
 
 
 def _bounds(prefix: bytes, after: bytes | None, reverse: bool) -> tuple[bytes, bytes | None]:

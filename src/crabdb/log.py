@@ -7,7 +7,7 @@ and `write_header`.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NoReturn
 from zlib import crc32
 
 from crabdb.errors import DiskFull, StoreFailed
@@ -27,7 +27,7 @@ from crabdb.format import (
     snapshot_prefix,
     snapshot_size,
 )
-from crabdb.index import Change, Index
+from crabdb.index import Change, Index, Undo
 from crabdb.replay import Snapshot
 
 __all__ = ["FRAMED_TOGETHER", "Log", "Staged", "stage_delete", "stage_put"]
@@ -36,24 +36,20 @@ FRAMED_TOGETHER: Final = 1 << 20
 """Bytes of records that a compaction puts into one frame."""
 
 
-class Staged(NamedTuple):
-    """An encoded record that waits to be committed; `val_len` is None for a delete."""
-
-    col: int
-    key: bytes
-    record: bytes
-    val_len: int | None
-    val_crc: int
+Staged = tuple[int, bytes, bytes, int | None, int]
+"""A record that waits to be committed: column, key, encoded record, length of the value (None for a delete),
+its crc.
+"""
 
 
 def stage_put(col: int, key: bytes, value: bytes) -> Staged:
     """A put, encoded and summed."""
-    return Staged(col, key, encode_put(col, key, value), len(value), crc32(value))
+    return col, key, encode_put(col, key, value), len(value), crc32(value)
 
 
 def stage_delete(col: int, key: bytes) -> Staged:
     """A delete, encoded."""
-    return Staged(col, key, encode_delete(col, key), None, 0)
+    return col, key, encode_delete(col, key), None, 0
 
 
 class Log:
@@ -76,12 +72,14 @@ class Log:
         self.file = file
         self.index = index
         self.identity = identity
+        self._salt = identity.salt
         self.identity_at = identity_at
         self.end = end
         self.prev_crc = prev_crc
         self.durable = durable
         self.snapshot = snapshot
-        self.commits = 0
+        self.epoch = 0
+        """What the file's end counts from, so that it grows over compactions too."""
         self.failure: BaseException | None = None
         self.journal: list[tuple[int, bytes]] | None = None
         """While the file is being compacted: the column and key of every change since."""
@@ -94,62 +92,68 @@ class Log:
             raise StoreFailed(self.path, self.failure)
 
     def append(self, batch: Sequence[Staged]) -> None:
-        """Commit the records as one frame. Raises `DiskFull`, `StoreFailed`; after any error nothing was
-        written.
-        """
-        self.check()
-        base = self.end + FRAME_SIZE
-        changes = []
+        """Commit records as one frame. Raises `DiskFull`, `StoreFailed`; after any error nothing was written."""
+        at = self.end + FRAME_SIZE
+        changes: list[Change] = []
+        pack = LOCATION.pack
         for col, key, record, val_len, val_crc in batch:
-            location = None if val_len is None else LOCATION.pack(base, val_len, val_crc)
-            changes.append(Change(col, key, location))
-            base += len(record)
-        self._commit(b"".join([staged.record for staged in batch]), changes)
+            size = len(record)
+            changes.append((col, key, None if val_len is None else pack(at, val_len, val_crc), size))
+            at += size
+        self._commit(b"".join([staged[2] for staged in batch]), changes)
 
     def append_put(self, col: int, key: bytes, value: bytes) -> None:
-        """As `append`, of one put."""
+        """As `append`, of one put. Written out: this is the call whose cost everybody feels."""
         if self.failure is not None:
             self.check()
-        location = LOCATION.pack(self.end + FRAME_SIZE, len(value), crc32(value))
-        self._commit(encode_put(col, key, value), [Change(col, key, location)])
+        at, prev_crc, index = self.end, self.prev_crc, self.index
+        location = LOCATION.pack(at + FRAME_SIZE, len(value), crc32(value))
+        data, head_crc = encode_frame(encode_put(col, key, value), at, prev_crc, self.durable, self._salt)
+        size = len(data)
+        old = index.maps[col].get(key)
+        try:
+            self.file.write(data, at)
+            index.put(col, key, location, old, size - FRAME_SIZE)
+            if self.journal is not None:
+                self.journal.append((col, key))
+            self.prev_crc = head_crc
+            self.end = at + size
+        except BaseException as error:
+            self._undo(at, prev_crc, ((col, key, old),), error)
+            raise
 
     def append_snapshot(self, value: bytes, root: int) -> bytes:
         """Commit a snapshot; the header that makes it the one in use, to be written once it is durable."""
-        self.check()
         at = self.end
         self._commit(snapshot_prefix(len(value)) + value, ())
         self.snapshot = Snapshot(at, self.end - at)
         return encode_header(at + FRAME_SIZE + SNAPSHOT_PREFIX_SIZE, len(value), root)
 
     def _commit(self, body: bytes, changes: Sequence[Change]) -> None:
+        if self.failure is not None:
+            self.check()
         at, prev_crc = self.end, self.prev_crc
-        data, head_crc = encode_frame(
-            body, at=at, prev_crc=prev_crc, durable=self.durable, salt=self.identity.salt
-        )
-        before = self.index.before(changes)
-        written = False
+        data, head_crc = encode_frame(body, at, prev_crc, self.durable, self._salt)
+        undo: list[Undo] = []
         try:
             self.file.write(data, at)
-            written = True
-            self.index.apply(changes)
+            self.index.apply(changes, undo)
             if self.journal is not None:
                 self.journal.extend([change[:2] for change in changes])
             self.prev_crc = head_crc
-            self.commits += 1
             self.end = at + len(data)
         except BaseException as error:
-            self._undo(at, prev_crc, before if written else (), error)
+            self._undo(at, prev_crc, undo, error)
             raise
 
-    def _undo(self, end: int, prev_crc: int, before: Sequence[Change], error: BaseException) -> None:
+    def _undo(self, end: int, prev_crc: int, undo: Sequence[Undo], error: BaseException) -> None:
         """Make the file and the index what they were. The log counts as failed until that has succeeded."""
         self.failure = error
         try:
             self.file.truncate(end)
         except OSError as second:
             raise StoreFailed(self.path, second) from error
-        if before:
-            self.index.restore(before)
+        self.index.restore(undo)
         self.end, self.prev_crc = end, prev_crc
         if not isinstance(error, OSError):
             self.failure = None
@@ -176,7 +180,7 @@ class Log:
             self.fail(error)
         self.durable = max(self.durable, end)
 
-    def fail(self, error: OSError) -> None:
+    def fail(self, error: OSError) -> NoReturn:
         """Note an error after which nothing written here can be trusted, and raise it as `StoreFailed`."""
         self.failure = error
         raise StoreFailed(self.path, error) from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from crabdb.errors import AccessDenied, Corrupted, DiskFull, NotCrabDB, NotFound, ReadFailed, Unsupported
+from crabdb.errors import AccessDenied, Corrupted, DiskFull, IOFailed, NotCrabDB, NotFound, Unsupported
 from crabdb.files import NO_ROOM, File, Files, Lock
 from crabdb.format import (
     HEADER_SIZE,
@@ -70,7 +70,7 @@ def typed_errors(path: Path) -> Iterator[None]:
             raise AccessDenied(path, error) from error
         if error.errno in NO_ROOM:
             raise DiskFull(path, error) from error
-        raise ReadFailed(path, 0, error) from error
+        raise IOFailed(path, error) from error
 
 
 def open_reader(files: Files, path: Path) -> Opened:
@@ -170,12 +170,10 @@ def _identity_of(recovered: Recovered, files: Files) -> Identity:
 
 
 def _log(path: Path, file: File, recovered: Recovered, identity: Identity) -> Log:
-    index = Index()
-    index.adopt(recovered.maps[:-1])
     return Log(
         path,
         file,
-        index,
+        Index(recovered.maps[:-1]),
         identity,
         recovered.identity_at if recovered.identity else recovered.end,
         end=recovered.end,

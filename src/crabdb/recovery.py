@@ -106,7 +106,7 @@ def _replay_all(file: File, header: Header, foot: Foot | None, size: int, salvag
     replay = Replay(file, size)
     replay.vouched = _place(header) if foot else None
     recovered = _Judge(file, header, foot, size, salvage).run(replay, None)
-    if header.sum and header.index_at + header.index_len > size:
+    if header.sum and header.index_at + header.index_len > file.size():
         gone = Damage(size, "the file ends before the snapshot that its header points at")
         if not salvage:
             raise gone

@@ -349,7 +349,7 @@ class Replay:
                 return None
             rest = self._window.bytes(at + ENTRY.size, key_len + OFFSET.size)
             location = self.maps[col].get(rest[:key_len])
-            if location is None or location[:8] != rest[key_len:]:
+            if location is None or location[:8] != rest[:-9:-1]:
                 return None
             at += ENTRY.size + key_len + OFFSET.size
         return at

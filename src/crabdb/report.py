@@ -27,7 +27,6 @@ class Stats:
     size: int
     keys: int
     live: int
-    key_bytes: int
     dead: int
     tail: int
     durable: int
@@ -36,7 +35,6 @@ class Stats:
     torn_saved: Path | None
     damage: tuple[int, ...]
     spoiled_snapshots: int
-    commits: int
     compactions: int
     compaction_error: Exception | None
     failure: BaseException | None
@@ -53,7 +51,6 @@ class Stats:
             size=log.end,
             keys=len(log.index),
             live=log.index.live,
-            key_bytes=log.index.key_bytes,
             dead=log.dead,
             tail=log.tail,
             durable=log.durable,
@@ -62,7 +59,6 @@ class Stats:
             torn_saved=opened.torn_saved,
             damage=tuple(damage.offset for damage in recovered.damage),
             spoiled_snapshots=recovered.spoiled,
-            commits=log.commits,
             compactions=compactions,
             compaction_error=compaction_error,
             failure=log.failure,

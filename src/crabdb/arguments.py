@@ -1,0 +1,48 @@
+"""What callers may pass. Checked before any input or output, so that a refused call has touched nothing."""
+
+from typing import NoReturn
+
+from crabdb.errors import InvalidArgument
+from crabdb.format import LENGTH_LIMIT, RESERVED
+
+__all__ = ["check_key", "check_page", "check_put"]
+
+
+def check_key(col: int, key: bytes) -> None:
+    """Refuse a column or a key that no record can have. Raises `InvalidArgument`."""
+    if not (isinstance(key, bytes) and key and isinstance(col, int) and 0 <= col < RESERVED):
+        _refuse(col, key)
+
+
+def check_put(col: int, key: bytes, value: bytes) -> None:
+    """Refuse what no record can hold. Raises `InvalidArgument`."""
+    if not (isinstance(key, bytes) and key and isinstance(col, int) and 0 <= col < RESERVED):
+        _refuse(col, key)
+    if not isinstance(value, bytes):
+        raise InvalidArgument("value", f"must be bytes, not {type(value).__name__}")
+    if len(value) > LENGTH_LIMIT or len(key) > LENGTH_LIMIT:
+        longer = "value" if len(value) > LENGTH_LIMIT else "key"
+        raise InvalidArgument(longer, f"must have at most {LENGTH_LIMIT} bytes")
+
+
+def _refuse(col: int, key: bytes) -> NoReturn:
+    _check_column(col)
+    if not isinstance(key, bytes):
+        raise InvalidArgument("key", f"must be bytes, not {type(key).__name__}")
+    raise InvalidArgument("key", "must not be empty")
+
+
+def check_page(col: int, prefix: bytes, after: bytes | None, limit: int | None) -> None:
+    """Refuse the bounds of a scan that make no sense. Raises `InvalidArgument`."""
+    _check_column(col)
+    if not isinstance(prefix, bytes):
+        raise InvalidArgument("prefix", f"must be bytes, not {type(prefix).__name__}")
+    if after is not None and not isinstance(after, bytes):
+        raise InvalidArgument("after", f"must be bytes or None, not {type(after).__name__}")
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise InvalidArgument("limit", f"must be None or a number from 0, not {limit!r}")
+
+
+def _check_column(col: int) -> None:
+    if not isinstance(col, int) or not 0 <= col < RESERVED:
+        raise InvalidArgument("col", f"must be a column from 0 to {RESERVED - 1}, not {col!r}")
