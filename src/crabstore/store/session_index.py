@@ -45,9 +45,7 @@ class SessionIndex:
         if old is None:
             batch.put(Column.SESSION, self._rows.sess_key(new), new.handle.encode())
         await self._put_card(batch, old, new)
-        if new.source and (old is None or not old.source):
-            key = self._rows.source_key(new.source.tool, new.source.original_id)
-            batch.put(Column.SESSION, key, encode(SourceRow(handle=new.handle)))
+        await self._put_source(batch, old, new)
         for part, weight in (("title", self._weights.title), ("summary", self._weights.summary)):
             words: str = getattr(new, part)
             if words != (getattr(old, part) if old else ""):
@@ -92,6 +90,19 @@ class SessionIndex:
             attrs["agent"] = entry.agent
         text = self._redacted(entry.indexable())
         await self._text.index(batch, "msg", key, text, weight=self._weights.of(entry), attrs=attrs)
+
+    async def _put_source(self, batch: Batch, old: SessionMeta | None, new: SessionMeta) -> None:
+        was, now = (self._source_key(meta) if meta else None for meta in (old, new))
+        if was is not None and was != now:
+            batch.delete(Column.SESSION, was)
+        if now is not None and was != now:
+            row = await batch.get(Column.SESSION, now)
+            # A row that is there already keeps its cursor: the session is only being indexed anew.
+            if row is None or decode(SourceRow, row, now).handle != new.handle:
+                batch.put(Column.SESSION, now, encode(SourceRow(handle=new.handle)))
+
+    def _source_key(self, meta: SessionMeta) -> bytes | None:
+        return self._rows.source_key(meta.source.tool, meta.source.original_id) if meta.source else None
 
     async def _put_card(self, batch: Batch, old: SessionMeta | None, new: SessionMeta) -> None:
         card = _card(new)
