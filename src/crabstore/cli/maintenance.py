@@ -1,0 +1,110 @@
+"""`crabstore stats`, `verify`, `compact`, `reindex`: what a store holds, whether it is sound, and its upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..backends.crabdb import CrabBackend
+from ..store.backend import Backend
+from ..store.records import utc_now
+from ..store.reindex import reindex as rebuild_indexes
+from .call import Call
+from .console import Column, Screen, count, minute, size
+from .failures import CliError, ExitCode
+from .measuring import Measures, measure
+from .progress import progress
+from .verdict import Verdict, write_verdict
+
+__all__ = ["compact", "reindex", "stats", "verify"]
+
+_PROBLEMS = 20
+"""Damaged places listed on a screen."""
+
+
+def stats(call: Call) -> ExitCode | None:
+    """Show what the store holds, and where its bytes are."""
+    found = call.read(measure)
+    call.answer(found.document(), lambda screen: _draw_stats(screen, found))
+    return None
+
+
+def verify(call: Call) -> ExitCode | None:
+    """Read every byte of the store and check it; what was found is kept for `stats`."""
+    verdict = call.read(_verify)
+    call.answer({"verified": verdict.document()}, lambda screen: _draw_verdict(screen, verdict))
+    return None if verdict.ok else ExitCode.DAMAGED
+
+
+def compact(call: Call) -> ExitCode | None:
+    """Rewrite the file without its dead bytes."""
+    before, after = call.write(_compact)
+    document = {"compacted": {"before": before, "after": after, "freed": before - after}}
+    words = f"{size(before)} before, {size(after)} after: {size(before - after)} freed"
+    call.answer(document, lambda screen: screen.show(words))
+    return None
+
+
+def reindex(call: Call) -> ExitCode | None:
+    """Build every index anew from what is stored."""
+    sessions = call.write(lambda store: _reindex(store, call))
+    document = {"reindexed": {"sessions": sessions}}
+    call.answer(document, lambda screen: screen.show(f"indexes of {count(sessions, 'session')} built anew"))
+    return None
+
+
+async def _verify(store: Backend) -> Verdict:
+    db = _file_of(store).db
+    found = await asyncio.to_thread(db.verify)
+    verdict = Verdict.of(found, db.path, at=utc_now())
+    write_verdict(verdict)
+    return verdict
+
+
+async def _compact(store: Backend) -> tuple[int, int]:
+    db = _file_of(store).db
+    before = db.stats().size
+    await asyncio.to_thread(db.compact)
+    return before, db.stats().size
+
+
+async def _reindex(store: Backend, call: Call) -> int:
+    done = 0
+    with progress("reindexing", call, unit="sessions") as advance:
+
+        def tell(sessions: int, total: int) -> None:
+            nonlocal done
+            done = sessions
+            advance(sessions, total)
+
+        await rebuild_indexes(store, tell)
+    return done
+
+
+def _file_of(store: Backend) -> CrabBackend:
+    if not isinstance(store, CrabBackend):
+        raise CliError(
+            ExitCode.USAGE, "usage", "only a store in a file (crabdb) can be verified and compacted"
+        )
+    return store
+
+
+def _draw_stats(screen: Screen, found: Measures) -> None:
+    screen.facts(found.facts())
+    if found.columns:
+        screen.show("")
+        columns = [Column("kind"), Column("keys", right=True), Column("bytes", right=True)]
+        rows = [(kind, f"{keys:,}", size(held)) for kind, (keys, held) in found.columns.items()]
+        screen.table(columns, rows)
+
+
+def _draw_verdict(screen: Screen, verdict: Verdict) -> None:
+    if verdict.ok:
+        held = f"{count(verdict.records, 'record')} in {count(verdict.frames, 'commit')}"
+        screen.show(f"sound: {held}, {size(verdict.size)}, read on {minute(verdict.at)} UTC")
+        return
+    screen.show(f"damaged: {count(len(verdict.problems), 'place')} in {size(verdict.size)}")
+    for offset, problem in verdict.problems[:_PROBLEMS]:
+        screen.show(f"  at byte {offset}: {problem}")
+    rest = len(verdict.problems) - _PROBLEMS
+    if rest > 0:
+        screen.show(f"  and {rest:,} more")

@@ -1,0 +1,164 @@
+"""Measuring a store: what it holds, and what its bytes are spent on. Reads everything, writes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from crabdb import Stats
+
+from ..backends.crabdb import CrabBackend
+from ..store.backend import Backend
+from ..store.batch import Column
+from ..store.messages import HistoryEntry
+from ..store.records import decode
+from ..store.session_records import SessionMeta
+from .console import minute, size
+from .documents import Document
+from .verdict import LastVerdict, read_verdict
+
+__all__ = ["Measures", "measure"]
+
+_PAGE = 64
+"""Rows held at once: any of them may be megabytes."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The numbers of a store, sizes in bytes."""
+
+    counts: Mapping[str, int]
+    columns: Mapping[str, tuple[int, int]]
+    """Per kind: keys, and the bytes of their records."""
+    text: int
+    """Bytes of text that can be searched."""
+    file: Stats | None
+    """None where the store is not a file."""
+    verified: LastVerdict | None
+
+    @property
+    def index(self) -> int:
+        """Bytes of the text index."""
+        return self.columns.get("text", (0, 0))[1]
+
+    @property
+    def ratio(self) -> float | None:
+        """Bytes of index for a byte of text."""
+        return round(self.index / self.text, 3) if self.text else None
+
+    def document(self) -> Document:
+        """As ``--json`` gives it."""
+        return {
+            "counts": dict(self.counts),
+            "kinds": {kind: {"keys": keys, "bytes": held} for kind, (keys, held) in self.columns.items()},
+            "text": {"text_bytes": self.text, "index_bytes": self.index, "ratio": self.ratio},
+            "file": _file_document(self.file) if self.file else None,
+            "verified": _verdict_document(self.verified),
+        }
+
+    def facts(self) -> list[tuple[str, str]]:
+        """As a person reads it."""
+        facts = [(name, f"{number:,}") for name, number in self.counts.items()]
+        ratio = "" if self.ratio is None else f", {self.ratio:.2f} for a byte of text"
+        facts += [("text", size(self.text)), ("text index", f"{size(self.index)}{ratio}")]
+        return facts + (_file_facts(self.file, self.verified) if self.file else [])
+
+
+async def measure(store: Backend) -> Measures:
+    """Measure `store`."""
+    found: Counter[str] = Counter()
+    text = 0
+    async for key, row in _rows(store, Column.SESSION, store.prefix("session")):
+        kind = store.parts(key)[2]
+        found[kind] += 1
+        text += _session_text(kind, key, row)
+    entries = await store.memory.entries()
+    text += sum(len("\n".join([entry.content, *entry.aliases]).encode()) for entry in entries)
+    counts = {
+        "sessions": found["meta"],
+        "messages": found["msg"],
+        "events": found["evt"],
+        "memory": len(entries),
+        "skills": len(await store.skills.summaries()),
+        "agents": len(await store.agents.ids()),
+        "harnesses": len(await store.harnesses.digests()),
+    }
+    file = store.db.stats() if isinstance(store, CrabBackend) else None
+    verified = read_verdict(file.path) if file else None
+    return Measures(counts, await _columns(store), text, file, verified)
+
+
+def _session_text(kind: str, key: bytes, row: bytes) -> int:
+    if kind == "msg":
+        return len(decode(HistoryEntry, row, key).indexable().encode(errors="surrogatepass"))
+    if kind == "meta":
+        meta = decode(SessionMeta, row, key)
+        return len((meta.title + meta.summary).encode())
+    return 0
+
+
+async def _columns(store: Backend) -> dict[str, tuple[int, int]]:
+    if isinstance(store, CrabBackend):
+        return {Column(col).name.lower(): held for col, held in store.db.columns().items() if col in _COLUMNS}
+    columns = {}
+    for col in Column:
+        sizes = [len(key) + len(row) async for key, row in _rows(store, col, store.prefix())]
+        if sizes:
+            columns[col.name.lower()] = (len(sizes), sum(sizes))
+    return columns
+
+
+_COLUMNS = frozenset(map(int, Column))
+
+
+async def _rows(store: Backend, col: Column, prefix: bytes) -> AsyncIterator[tuple[bytes, bytes]]:
+    after: bytes | None = None
+    while page := await store.page(col, prefix, after=after, limit=_PAGE):
+        for row in page:
+            yield row
+        after = page[-1][0]
+
+
+def _file_document(file: Stats) -> Document:
+    return {
+        "path": str(file.path),
+        "size": file.size,
+        "live": file.live,
+        "dead": file.dead,
+        "synced": file.durable,
+        "not_synced": file.size - file.durable,
+        "snapshot": file.snapshot,
+        "tail": file.tail,
+        "torn": file.torn,
+        "damage": list(file.damage),
+    }
+
+
+def _verdict_document(verified: LastVerdict | None) -> Document | None:
+    return {"at": verified.at, "ok": verified.ok, "size": verified.size} if verified else None
+
+
+def _file_facts(file: Stats, verified: LastVerdict | None) -> list[tuple[str, str]]:
+    share = file.dead / file.size if file.size else 0.0
+    facts = [
+        ("file", str(file.path)),
+        ("size", size(file.size)),
+        ("live", size(file.live)),
+        ("dead", f"{size(file.dead)}, {share:.0%} of the file"),
+        ("synced", f"{size(file.durable)}, {size(file.size - file.durable)} not yet"),
+        ("verified", _verified(file, verified)),
+    ]
+    if file.torn:
+        facts.append(("torn", f"{size(file.torn)} at the end, which the next writer cuts off"))
+    if file.damage:
+        facts.append(("damaged", f"at byte {', '.join(map(str, file.damage[:5]))}: see crabstore verify"))
+    return facts
+
+
+def _verified(file: Stats, verified: LastVerdict | None) -> str:
+    if verified is None:
+        return "never"
+    since = max(0, file.size - verified.size)
+    outcome = "sound" if verified.ok else "damaged"
+    return f"{minute(verified.at)} UTC, {outcome}; {size(since)} written since"
