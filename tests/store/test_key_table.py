@@ -65,8 +65,8 @@ def test_a_session_nests_under_its_handle_with_its_indexes_beside_it() -> None:
             b'"ts":"2026-03-01T10:05:00.000000Z"}'
         ),
         b"local/session/h/evt/000000000000": (
-            b'{"event":"done","model":"m","iterations":1,"stop_reason":"end",'
-            b'"ts":"2026-03-01T10:05:00.000000Z","usage":{}}'
+            b'{"event":"done","ts":"2026-03-01T10:05:00.000000Z","model":"m","iterations":1,'
+            b'"stop_reason":"end","usage":{}}'
         ),
         b"local/session/h/id/" + digest: b"0",
         b"local/idx/sess/A/me/2026-03-01T10:00:00.000000Z/h": b"h",

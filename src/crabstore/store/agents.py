@@ -17,7 +17,7 @@ from .batch import Batch, Column
 from .errors import InvalidArgument, NameTaken, NotFound
 from .kv import KVStorage
 from .names import require_name
-from .records import Json, Record, decode, encode, evolve
+from .records import Json, Record, checked, decode, encode, evolve
 
 __all__ = ["AgentConfig", "AgentHooks", "Agents", "HarnessDeclaration", "McpServer", "MemoryHook"]
 
@@ -83,12 +83,14 @@ class Agents:
 
     async def create(self, config: AgentConfig) -> AgentConfig:
         """Store a new agent under a new id. Raises NameTaken, or InvalidArgument for a bad name."""
+        checked(config, AgentConfig)
         agent = evolve(config, id=str(ULID()))
         await self.put(agent)
         return agent
 
     async def put(self, agent: AgentConfig) -> None:
         """Store `agent` whole under its id, renaming it if its name changed. Raises NameTaken."""
+        checked(agent, AgentConfig)
         require_name("agent", agent.name)
         if not agent.id:
             raise InvalidArgument("agent id", agent.id, "is given by Agents.create")

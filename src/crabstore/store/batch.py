@@ -70,7 +70,7 @@ class Batch:
 
         The first expectation of a key counts: later ones would describe this batch's own writes.
         """
-        self._admit(key)
+        self._admit(col, key)
         self.expected.setdefault((col, key), old)
 
     def add(self, col: Column, key: bytes, deltas: Mapping[str, int]) -> None:
@@ -79,7 +79,7 @@ class Batch:
         if slot in self.writes:
             self.writes[slot] = add_counters(key, self.writes[slot], deltas)
             return
-        self._admit(key)
+        self._admit(col, key)
         counters = self.added.setdefault(slot, {})
         for name, delta in deltas.items():
             counters[name] = counters.get(name, 0) + delta
@@ -110,7 +110,7 @@ class Batch:
         return {**self.writes, **raised}
 
     def _stage(self, col: Column, key: bytes, value: bytes | None) -> None:
-        self._admit(key)
+        self._admit(col, key)
         slot = (col, key)
         if slot in self.added:
             del self.added[slot]
@@ -119,7 +119,9 @@ class Batch:
             del self.writes[slot]
         self.writes[slot] = value
 
-    def _admit(self, key: bytes) -> None:
+    def _admit(self, col: Column, key: bytes) -> None:
+        if not isinstance(col, Column):
+            raise InvalidArgument("column", col, "must be a crabstore.Column")
         if not isinstance(key, bytes):
             raise InvalidArgument("key", key, "must be bytes")
         if not key.startswith(self._root):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 
 from .batch import Batch, Column
-from .errors import NotFound
+from .errors import InvalidArgument, NotFound
 from .kv import KVStorage
 from .names import require_name
 
@@ -24,6 +24,8 @@ class Harnesses:
 
     async def put(self, image: bytes, name: str | None = None) -> str:
         """Store an image, and let `name` point at it; its digest (sha256, lower-case hex)."""
+        if not isinstance(image, bytes):
+            raise InvalidArgument("harness image", type(image).__name__, "must be bytes")
         digest = hashlib.sha256(image).hexdigest()
         batch = self._kv.batch()
         batch.put(Column.HARNESS, self._kv.key("image", digest), image)

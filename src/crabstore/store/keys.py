@@ -39,9 +39,12 @@ def unquote(part: str) -> str:
 def join(*parts: str) -> bytes:
     """The key of these parts.
 
-    Raises InvalidArgument for a part that UTF-8 cannot hold (a lone surrogate).
+    Raises InvalidArgument for a part that is no text, or that UTF-8 cannot hold (a lone surrogate).
     """
-    text = "/".join(parts)
+    try:
+        text = "/".join(parts)
+    except TypeError as error:
+        raise InvalidArgument("name", parts, "must be text") from error
     if not _PLAIN.fullmatch(text) or text.count("/") != len(parts) - 1:
         text = "/".join([quote(part) for part in parts])
     try:

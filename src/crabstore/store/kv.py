@@ -190,7 +190,9 @@ class KVStorage(ABC):
     def _commit_lock(self) -> asyncio.Lock:
         return asyncio.Lock()
 
-    def _admit(self, key: bytes) -> None:
+    def _admit(self, col: Column, key: bytes) -> None:
+        if not isinstance(col, Column):
+            raise InvalidArgument("column", col, "must be a crabstore.Column")
         if not isinstance(key, bytes):
             raise InvalidArgument("key", key, "must be bytes")
         if not key.startswith(self._root):
@@ -211,7 +213,7 @@ _Method = Callable[..., Awaitable[object]]
 def _guard_key(method: _Method) -> _Method:
     @wraps(method)
     async def call(self: KVStorage, col: Column, key: bytes, *args: object, **kwargs: object) -> object:
-        self._admit(key)
+        self._admit(col, key)
         return await method(self, col, key, *args, **kwargs)
 
     return call
@@ -222,7 +224,7 @@ def _guard_value(method: _Method) -> _Method:
     async def call(self: KVStorage, col: Column, key: bytes, value: bytes) -> object:
         if not isinstance(value, bytes):
             raise InvalidArgument("value", value, "must be bytes")
-        self._admit(key)
+        self._admit(col, key)
         return await method(self, col, key, value)
 
     return call
@@ -232,7 +234,7 @@ def _guard_keys(method: _Method) -> _Method:
     @wraps(method)
     async def call(self: KVStorage, col: Column, keys: Sequence[bytes]) -> object:
         for key in keys:
-            self._admit(key)
+            self._admit(col, key)
         return await method(self, col, keys)
 
     return call
@@ -249,9 +251,11 @@ def _guard_page(method: _Method) -> _Method:
         limit: int | None = None,
         reverse: bool = False,
     ) -> object:
-        if limit is not None and limit < 0:
-            raise InvalidArgument("limit", limit, "must not be negative")
-        self._admit(prefix)
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise InvalidArgument("limit", limit, "must be a whole number, not negative")
+        if after is not None and not isinstance(after, bytes):
+            raise InvalidArgument("after", after, "must be bytes")
+        self._admit(col, prefix)
         return await method(self, col, prefix, after=after, limit=limit, reverse=reverse)
 
     return call

@@ -12,7 +12,7 @@ from typing import Literal
 from .batch import Batch, Column
 from .kv import KVStorage
 from .names import require_name
-from .records import Record, decode, encode, evolve, utc_now
+from .records import Record, checked, decode, encode, evolve, utc_now
 from .text import TextSearch
 
 __all__ = ["Memory", "MemoryEntry", "MemoryHit"]
@@ -82,6 +82,7 @@ class Memory:
 
     async def stage(self, batch: Batch, entry: MemoryEntry) -> None:
         """`put` as a step of a larger batch."""
+        checked(entry, MemoryEntry)
         key = self._kv.key("memory", require_name("memory", entry.name))
         entry = evolve(entry, created_at=entry.created_at or utc_now())
         batch.put(Column.MEMORY, key, encode(entry))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
 
-from .errors import BadRecord
+from .errors import BadRecord, InvalidArgument
 
-__all__ = ["Json", "Record", "decode", "encode", "evolve", "rfc3339", "utc_now"]
+__all__ = ["Json", "Record", "checked", "decode", "encode", "evolve", "rfc3339", "utc_now"]
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -42,6 +42,27 @@ def encode(record: Record) -> bytes:
     return _encoder.encode(_members(record))
 
 
+def checked(record: R, cls: type[R]) -> bytes:
+    """`record` as compact JSON, proved to read back as the same record: what a caller hands in.
+
+    Raises InvalidArgument if it is no `cls`, if a field has the wrong type, or if it holds what JSON cannot.
+    """
+    kind = cls.__name__
+    if not isinstance(record, cls):
+        raise InvalidArgument(kind, type(record).__name__, f"must be a {kind}")
+    try:
+        data = encode(record)
+        same = decode(type(record), data) == record
+    except (TypeError, ValueError, RecursionError, OverflowError, BadRecord) as error:
+        why = error.why if isinstance(error, BadRecord) else str(error)
+        raise InvalidArgument(kind, "record", why) from error
+    if not same:
+        raise InvalidArgument(
+            kind, "record", "holds a value that JSON cannot (NaN, bytes, a set, a key that is no text)"
+        )
+    return data
+
+
 def decode(cls: type[R], data: bytes, key: bytes = b"") -> R:
     """The record of type `cls` in `data`; `key` is only named in the error.
 
@@ -55,7 +76,7 @@ def decode(cls: type[R], data: bytes, key: bytes = b"") -> R:
         return decoder.decode(data)  # type: ignore[return-value]
     except msgspec.ValidationError:
         return _decode_unknown(cls, data, key)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(key, str(error)) from error
 
 
@@ -82,7 +103,7 @@ def _decode_unknown(cls: type[R], data: bytes, key: bytes) -> R:
     try:
         row: dict[str, Json] = msgspec.json.decode(data, type=dict)
         return _build(cls, row)
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(key, str(error)) from error
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "Appended",
     "Card",
     "Done",
+    "EventBase",
     "EventLine",
     "Loaded",
     "OtherEvent",
@@ -129,28 +130,31 @@ class ToolStartCall(Record):
     arguments: Json = None
 
 
-class ToolStart(Record, tag_field="event", tag="tool_start"):
-    """The model asked for tools."""
+class EventBase(Record, tag_field="event"):
+    """What every line of a trace is."""
 
-    calls: list[ToolStartCall]
     ts: str
 
 
-class ToolResultEvent(Record, tag_field="event", tag="tool_result"):
+class ToolStart(EventBase, tag="tool_start"):
+    """The model asked for tools."""
+
+    calls: list[ToolStartCall]
+
+
+class ToolResultEvent(EventBase, tag="tool_result"):
     """A tool answered."""
 
     call_id: str
     duration_ms: int
-    ts: str
 
 
-class Done(Record, tag_field="event", tag="done"):
+class Done(EventBase, tag="done"):
     """A run ended."""
 
     model: str
     iterations: int
     stop_reason: str
-    ts: str
     usage: dict[str, Json] = {}
 
 

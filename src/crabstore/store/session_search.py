@@ -124,8 +124,8 @@ class SessionSearch:
     ) -> SessionAnswer:
         """See `Sessions.search`."""
         wanted = self._weights.hits if limit is None else limit
-        if wanted < 1:
-            raise InvalidArgument("limit", wanted, "must be at least 1")
+        if not isinstance(wanted, int) or wanted < 1:
+            raise InvalidArgument("limit", wanted, "must be a whole number from 1")
         ranked, complete = await self._rank(query, wanted, where.where())
         around = (
             self._weights.before if before is None else before,

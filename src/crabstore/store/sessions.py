@@ -28,10 +28,11 @@ from .keys import position
 from .kv import KVStorage
 from .memory import Memory, MemoryEntry
 from .messages import HistoryEntry, repair
-from .records import Json, decode, encode, evolve, utc_now
+from .records import Json, checked, decode, encode, evolve, utc_now
 from .session_index import SLICE, Progress, Redact, SessionIndex
 from .session_records import (
     Appended,
+    EventBase,
     EventLine,
     Loaded,
     OtherEvent,
@@ -104,6 +105,7 @@ class Sessions:
             root=root,
             source=source or Source(),
         )
+        checked(meta, SessionMeta)
         return await self._kv.transact(lambda batch: self._stage_open(batch, meta))
 
     async def meta(self, handle: str) -> SessionMeta | None:
@@ -155,6 +157,9 @@ class Sessions:
         that carry none; the present time by default.
         """
         moment, history = at or utc_now(), list(entries)
+        for entry in history:
+            if not isinstance(entry, HistoryEntry):
+                raise InvalidArgument("entry", type(entry).__name__, "must be a HistoryEntry")
         return await self._kv.transact(lambda batch: self._stage_append(batch, handle, history, moment))
 
     async def append_events(self, handle: str, events: Iterable[EventLine]) -> None:
@@ -250,8 +255,8 @@ class Sessions:
 
         A compaction boundary behind `keep` is withdrawn, since what it summarised is no longer whole.
         """
-        if keep < 0:
-            raise InvalidArgument("keep", keep, "must not be negative")
+        if not isinstance(keep, int) or keep < 0:
+            raise InvalidArgument("keep", keep, "must be a whole number, not negative")
         removed = 0
         while gone := await self._kv.transact(lambda batch: self._stage_truncate(batch, handle, keep)):
             removed += gone
@@ -346,7 +351,7 @@ class Sessions:
             latest = max(latest, new.ts)
             if new.id:
                 known[new.id] = (place, new)
-            batch.put(Column.SESSION, key, encode(new))
+            batch.put(Column.SESSION, key, checked(new, HistoryEntry))
             await self._index.put_message(batch, meta, key, new)
         added = end - start
         if added or replaced:
@@ -360,12 +365,12 @@ class Sessions:
         for place, event in enumerate(events, await self._rows.next(prefix)):
             key = prefix + position(place).encode()
             batch.expect(Column.SESSION, key, None)
-            batch.put(Column.SESSION, key, encode(event))
+            batch.put(Column.SESSION, key, checked(event, EventBase))
 
     async def _stage_compact(self, batch: Batch, handle: str, summary: str, boundary: int | None) -> str:
         meta = await self._expect_meta(batch, handle)
         at = meta.message_count if boundary is None else boundary
-        if not meta.compacted_at <= at <= meta.message_count:
+        if not isinstance(at, int) or not meta.compacted_at <= at <= meta.message_count:
             raise InvalidArgument(
                 "boundary", at, f"must be from {meta.compacted_at} to {meta.message_count} in this session"
             )
@@ -382,7 +387,7 @@ class Sessions:
     ) -> tuple[SessionMeta, SessionMeta]:
         old = await self._expect_meta(batch, handle)
         new = evolve(old, **changes, updated_at=max(old.updated_at, updated_at))
-        if encode(new) != encode(old):
+        if checked(new, SessionMeta) != encode(old):
             await self._index.put_meta(batch, old, new)
         return old, new
 
@@ -450,7 +455,7 @@ def _new_handle() -> str:
 
 
 def _require_handle(handle: str) -> str:
-    if not 1 <= len(handle) <= _MAX_HANDLE:
+    if not isinstance(handle, str) or not 1 <= len(handle) <= _MAX_HANDLE:
         raise InvalidArgument("session handle", handle, f"must be 1 to {_MAX_HANDLE} characters")
     return handle
 

@@ -101,6 +101,8 @@ def parse_skill(body: str) -> SkillSummary:
 
 
 def _front_matter(body: str) -> dict[object, object]:
+    if not isinstance(body, str):
+        raise InvalidSkill("", "a SKILL.md must be text")
     lines = body.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != _FENCE:
         raise InvalidSkill("", "the first line must be `---`, the beginning of the YAML front matter")

@@ -241,8 +241,10 @@ class KeyedText(TextSearch):
     async def search(
         self, ix: str, query: str, limit: int, where: Where | None = None, group: int | None = None
     ) -> Hits:
-        if limit < 0:
-            raise InvalidArgument("limit", limit, "must not be negative")
+        if not isinstance(query, str):
+            raise InvalidArgument("query", query, "must be text")
+        if not isinstance(limit, int) or limit < 0:
+            raise InvalidArgument("limit", limit, "must be a whole number, not negative")
         await self.conform()
         postings = [found for term in query_terms(query) if (found := await self._postings(ix, term))]
         docs = sorted(set().union(*postings))
