@@ -54,4 +54,5 @@ def copy_changes(old: Log, new: Log) -> int:
 
 def finish_copy(new: Log) -> None:
     """Give the new file a snapshot and a header that points at it."""
-    new.write_header(new.append_snapshot(*new.encoded_snapshot()))
+    if snapshot := new.append_snapshot():
+        new.use_snapshot(*snapshot)

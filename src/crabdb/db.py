@@ -17,11 +17,11 @@ from crabdb.batch import Batch
 from crabdb.compaction import copy_changes, copy_live, finish_copy
 from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed
 from crabdb.files import OS, AnyPath, Files, Forkable, guard_fork
-from crabdb.format import LENGTH_LIMIT
 from crabdb.log import Log, Staged, stage_delete
 from crabdb.opening import Opened, new_file, open_reader, open_writer, typed_errors
 from crabdb.options import Options
 from crabdb.reading import read_value, read_values
+from crabdb.recovery import BIRTH_SIZE
 from crabdb.report import Stats, Verification, verify_log
 
 __all__ = ["CrabDB"]
@@ -41,7 +41,7 @@ class CrabDB(Forkable):
         self._files = files
         self._path = path
         self._options = options
-        self._opened = opened
+        self._found = opened.found
         self._lock = opened.lock
         self._log: Log | None = opened.log
         self._writing = opened.log if opened.lock else None
@@ -204,13 +204,12 @@ class CrabDB(Forkable):
         """Return when every commit so far is on the medium. Raises `StoreFailed`, after which writes are
         refused.
         """
-        with self._appending:
-            log = self._writer()
-            log.check()
-            end = log.end
         with self._syncing:
-            if self._log is log and log.durable < end:
+            with self._appending:
+                log = self._writer()
                 log.check()
+                end = log.end
+            if log.durable < end:
                 log.sync(end)
 
     def checkpoint(self) -> None:
@@ -224,24 +223,23 @@ class CrabDB(Forkable):
                 return
             with self._appending:
                 log = self._writer()
-                value, root = log.encoded_snapshot()
-                if len(value) > LENGTH_LIMIT:
-                    return
-                header = log.append_snapshot(value, root)
-            self.sync()
-            log.write_header(header)
-            with self._syncing:
+                snapshot = log.append_snapshot()
+            if snapshot is not None:
+                self.sync()
+                log.use_snapshot(*snapshot)
                 log.sync(log.durable)
 
     def _snapshot_is_due(self) -> bool:
         log = self._writer()
-        last = log.snapshot.size if log.snapshot else 0
-        return log.tail > self._options.snapshot_at * last
+        if log.snapshot is None:
+            return log.end > BIRTH_SIZE
+        return log.tail > self._options.snapshot_at * log.snapshot.size
 
     # Compaction
 
     def compact(self) -> int:
-        """Rewrite the file with what lives in it, in the old one's place; how many bytes that freed.
+        """Rewrite the file with what lives in it, in the old one's place; how many bytes that freed,
+        which is negative if the snapshot it ends with outweighs what was dead.
 
         Readers and writers go on meanwhile. Raises `Corrupted` if a live record is damaged, `DiskFull`,
         `IOFailed`, `StoreFailed`; the old file then stays.
@@ -309,12 +307,12 @@ class CrabDB(Forkable):
             old.fail(FileNotFoundError("another file has taken the store's name"))
         new.epoch = old.epoch + old.end + 1 - new.end
         # Whatever happens from here to the swap: the old file must never be written to again.
-        old.failure = InterruptedError("a compaction was interrupted while it renamed the file")
+        old.halfway = InterruptedError("a compaction was interrupted while it renamed the file")
         try:
             self._files.replace(name, self._path)
         except OSError:
             if self._files.inode(self._path) != new.file.inode():
-                old.failure = None
+                old.halfway = None
                 raise
         self._log = self._writing = new
 
@@ -382,7 +380,13 @@ class CrabDB(Forkable):
     def stats(self) -> Stats:
         """Sizes and what happened to the store; costs next to nothing."""
         log = self._log or self._closed()
-        return Stats.of(log, self._opened, self.read_only, self._compactions, self._compaction_error)
+        return Stats.of(
+            log,
+            self._found,
+            read_only=self.read_only,
+            compactions=self._compactions,
+            compaction_error=self._compaction_error,
+        )
 
     def columns(self) -> dict[int, tuple[int, int]]:
         """Per column that has keys: how many, and the bytes of their records. Walks all keys."""
@@ -411,7 +415,7 @@ class CrabDB(Forkable):
             if log is None:
                 return
             try:
-                if not self.read_only and log.failure is None:
+                if not self.read_only and log.failure is None and log.halfway is None:
                     self.checkpoint()
             finally:
                 with self._syncing, self._appending:

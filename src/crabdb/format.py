@@ -319,7 +319,7 @@ def encode_snapshot(
 
 
 def _block_sums(index: memoryview, table: memoryview, starts: Sequence[int], salt: int) -> bytes:
-    ends = [*starts[1:], len(index)]
+    ends = [*starts[1:], len(index)][: len(starts)]
     rows = BLOCK * ROW.size
     return b"".join(
         LENGTH.pack(crc32(table[i * rows : (i + 1) * rows], crc32(index[start:end], salt)))
@@ -354,8 +354,7 @@ def decode_snapshot(data: bytes, foot: Foot) -> list[SnapshotEntry]:
 
 
 def _entries(data: bytes, rows: list[tuple[int, int, int]], end: int) -> list[SnapshotEntry]:
-    ends = [row[0] for row in rows[1:]]
-    ends.append(end)
+    ends = [*(row[0] for row in rows[1:]), end] if rows else []
     pack, offset, lengths = LOCATION.pack, OFFSET.unpack_from, LENGTH.unpack_from
     entries = []
     for (start, val_len, val_crc), stop in zip(rows, ends, strict=True):

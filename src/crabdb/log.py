@@ -16,6 +16,7 @@ from crabdb.format import (
     FRAME_SIZE,
     HEADER_SIZE,
     IDENTITY_RECORD_SIZE,
+    LENGTH_LIMIT,
     LOCATION,
     SNAPSHOT_PREFIX_SIZE,
     Identity,
@@ -81,15 +82,19 @@ class Log:
         self.epoch = 0
         """What the file's end counts from, so that it grows over compactions too."""
         self.failure: BaseException | None = None
+        """The first error after which nothing written here can be trusted; it stays."""
+        self.halfway: BaseException | None = None
+        """Why an operation that must not be left half-way has begun; None again when it is through."""
         self.journal: list[tuple[int, bytes]] | None = None
         """While the file is being compacted: the column and key of every change since."""
 
     # Writing
 
     def check(self) -> None:
-        """Raise `StoreFailed` if an earlier failure forbids to write."""
-        if self.failure is not None:
-            raise StoreFailed(self.path, self.failure)
+        """Raise `StoreFailed` if something forbids to write."""
+        cause = self.failure or self.halfway
+        if cause is not None:
+            raise StoreFailed(self.path, cause)
 
     def append(self, batch: Sequence[Staged]) -> None:
         """Commit records as one frame. Raises `DiskFull`, `StoreFailed`; after any error nothing was written."""
@@ -104,7 +109,7 @@ class Log:
 
     def append_put(self, col: int, key: bytes, value: bytes) -> None:
         """As `append`, of one put. Written out: this is the call whose cost everybody feels."""
-        if self.failure is not None:
+        if self.failure is not None or self.halfway is not None:
             self.check()
         at, prev_crc, index = self.end, self.prev_crc, self.index
         location = LOCATION.pack(at + FRAME_SIZE, len(value), crc32(value))
@@ -122,15 +127,41 @@ class Log:
             self._undo(at, prev_crc, ((col, key, old),), error)
             raise
 
-    def append_snapshot(self, value: bytes, root: int) -> bytes:
-        """Commit a snapshot; the header that makes it the one in use, to be written once it is durable."""
+    def append_snapshot(self) -> tuple[bytes, Snapshot] | None:
+        """Commit a snapshot of the index as it is; the header to write once it is durable, and its place.
+
+        None, and nothing is written, if the index is too large for the value of a record.
+        """
+        value, root = self._encode_snapshot()
+        if len(value) > LENGTH_LIMIT:
+            return None
         at = self.end
         self._commit(snapshot_prefix(len(value)) + value, ())
-        self.snapshot = Snapshot(at, self.end - at)
-        return encode_header(at + FRAME_SIZE + SNAPSHOT_PREFIX_SIZE, len(value), root)
+        header = encode_header(at + FRAME_SIZE + SNAPSHOT_PREFIX_SIZE, len(value), root)
+        return header, Snapshot(at, self.end - at)
+
+    def _encode_snapshot(self) -> tuple[bytes, int]:
+        index = self.index
+        return encode_snapshot(
+            index.entries(),
+            len(index),
+            live=index.live,
+            identity_at=self.identity_at,
+            salt=self.identity.salt,
+        )
+
+    def use_snapshot(self, header: bytes, snapshot: Snapshot) -> None:
+        """Overwrite the header, 32 bytes in one sector. Raises `DiskFull`, `StoreFailed`."""
+        try:
+            self.file.write(header, 0)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise DiskFull(self.path, error) from error
+            self.fail(error)
+        self.snapshot = snapshot
 
     def _commit(self, body: bytes, changes: Sequence[Change]) -> None:
-        if self.failure is not None:
+        if self.failure is not None or self.halfway is not None:
             self.check()
         at, prev_crc = self.end, self.prev_crc
         data, head_crc = encode_frame(body, at, prev_crc, self.durable, self._salt)
@@ -147,27 +178,17 @@ class Log:
             raise
 
     def _undo(self, end: int, prev_crc: int, undo: Sequence[Undo], error: BaseException) -> None:
-        """Make the file and the index what they were. The log counts as failed until that has succeeded."""
-        self.failure = error
+        """Make the file and the index what they were. Until that has succeeded, nothing more is written."""
+        self.halfway = error
         try:
             self.file.truncate(end)
         except OSError as second:
+            self.failure = second
             raise StoreFailed(self.path, second) from error
         self.index.restore(undo)
         self.end, self.prev_crc = end, prev_crc
-        if not isinstance(error, OSError):
-            self.failure = None
-        elif error.errno in NO_ROOM:
-            self.failure = None
-            raise DiskFull(self.path, error) from error
-        else:
-            raise StoreFailed(self.path, error) from error
-
-    def write_header(self, header: bytes) -> None:
-        """Overwrite the header, 32 bytes in one sector. Raises `DiskFull`, `StoreFailed`."""
-        try:
-            self.file.write(header, 0)
-        except OSError as error:
+        self.halfway = None
+        if isinstance(error, OSError):
             if error.errno in NO_ROOM:
                 raise DiskFull(self.path, error) from error
             self.fail(error)
@@ -205,17 +226,6 @@ class Log:
         """Bytes to replay at the next opening."""
         start = self.snapshot.at + self.snapshot.size if self.snapshot else HEADER_SIZE
         return self.end - start
-
-    def encoded_snapshot(self) -> tuple[bytes, int]:
-        """A snapshot of the index as it is, and its root."""
-        index = self.index
-        return encode_snapshot(
-            index.entries(),
-            len(index),
-            live=index.live,
-            identity_at=self.identity_at,
-            salt=self.identity.salt,
-        )
 
     def size_compacted(self) -> int:
         """About how large this file would be after a compaction."""

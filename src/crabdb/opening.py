@@ -32,20 +32,36 @@ from crabdb.options import Options
 from crabdb.recovery import Recovered, recover
 from crabdb.replay import Damage, checksum
 
-__all__ = ["Opened", "new_file", "open_reader", "open_writer"]
+__all__ = ["Found", "Opened", "new_file", "open_reader", "open_writer", "typed_errors"]
 
 TORN_FILES: Final = 8
 """So many saved tails are kept beside a store; after that the last one is written over."""
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What an opening found: the bytes of a torn tail, where they were saved, the offsets of damage that was
+    stepped over, and how many damaged snapshots there were.
+    """
+
+    torn: int = 0
+    torn_saved: Path | None = None
+    damage: tuple[int, ...] = ()
+    spoiled_snapshots: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
-    """An opened store: its log, the lock if it may write, and what opening found out."""
+    """An opened store: its log, the lock if it may write, and what there was to say about the file."""
 
     log: Log
     lock: Lock | None
-    recovered: Recovered
-    torn_saved: Path | None
+    found: Found
+
+
+def _found(recovered: Recovered, torn_saved: Path | None = None) -> Found:
+    damage = tuple(damage.offset for damage in recovered.damage)
+    return Found(recovered.size - recovered.end, torn_saved, damage, recovered.spoiled)
 
 
 @contextmanager
@@ -78,7 +94,7 @@ def open_reader(files: Files, path: Path) -> Opened:
     with typed_errors(path):
         file = files.open(path, write=False)
         recovered = recover(file, salvage=True)
-        return Opened(_log(path, file, recovered, _identity_of(recovered, files)), None, recovered, None)
+        return Opened(_log(path, file, recovered, _identity_of(recovered, files)), None, _found(recovered))
 
 
 def open_writer(files: Files, path: Path, options: Options, *, create: bool) -> Opened:
@@ -157,11 +173,14 @@ def _open_locked(files: Files, path: Path, options: Options, lock: Lock) -> Open
     log = _log(path, file, recovered, _identity_of(recovered, files))
     if recovered.identity is None or recovered.loose_at is not None:
         _vouch(log, recovered)
+    if not recovered.pointer_is_good:
+        # Another reader would take whatever comes to stand there for an index.
+        file.write(encode_header(), 0)
     # What was read may be in the system's cache only, left there by a writer whose fsync failed.
     log.file.sync()
     files.sync_directory(path.parent)
     log.durable = log.end
-    return Opened(log, lock, recovered, saved)
+    return Opened(log, lock, _found(recovered, saved))
 
 
 def _identity_of(recovered: Recovered, files: Files) -> Identity:

@@ -70,6 +70,7 @@ class Recovered:
     durable: int
     loose_at: int | None
     snapshot: Snapshot | None
+    pointer_is_good: bool
     frames: int
     records: int
     spoiled: int
@@ -105,14 +106,15 @@ def replay_all(file: File, size: int) -> Recovered:
 def _replay_all(file: File, header: Header, foot: Foot | None, size: int, salvage: bool) -> Recovered:
     replay = Replay(file, size)
     replay.vouched = _place(header) if foot else None
+    replay.pointed = (header.index_at, header.index_len)
     recovered = _Judge(file, header, foot, size, salvage).run(replay, None)
+    if recovered.end == HEADER_SIZE and not recovered.damage and _anything_in(file, HEADER_SIZE, size):
+        raise Malformed("what follows its header is no record")
     if header.sum and header.index_at + header.index_len > file.size():
         gone = Damage(size, "the file ends before the snapshot that its header points at")
         if not salvage:
             raise gone
         recovered.damage.append(gone)
-    if not header.sum and recovered.end == HEADER_SIZE and _anything_in(file, HEADER_SIZE, size):
-        raise Malformed("what follows its header is no record")
     return recovered
 
 
@@ -216,6 +218,7 @@ class _Judge:
             durable=max(replay.durable, self.durable),
             loose_at=replay.loose_at,
             snapshot=snapshot,
+            pointer_is_good=snapshot is not None or replay.pointed_is_good or not self.header.index_len,
             frames=replay.frames,
             records=replay.records,
             spoiled=replay.spoiled,
@@ -248,15 +251,19 @@ class _Judge:
         if not self.looked_ahead:
             self.looked_ahead = True
             claims = [following.durable, *(frame.durable for frame in frames)] if following else []
-            self.durable = max(replay.durable, self._born_durable(), *claims)
+            self.durable = max(replay.durable, self._born_durable(replay), *claims)
         return following
 
-    def _born_durable(self) -> int:
-        """What the header alone says was on the medium."""
+    def _born_durable(self, replay: Replay) -> int:
+        """What was on the medium whatever the frames say: what the header points at, or what a store is born
+        with.
+        """
         end = self.header.index_at + self.header.index_len
-        if self.header.sum:
-            return end if self.foot else BIRTH_SIZE
-        return end if self._points_at_an_index() else 0
+        if self.foot or (not self.header.sum and self._points_at_an_index()):
+            return end
+        plain = header_sum(self.header.index_at, 0, 0)
+        ours = replay.identity_at == HEADER_SIZE or (self.header.sum == plain and not self.header.index_len)
+        return BIRTH_SIZE if ours else 0
 
     def _points_at_an_index(self) -> bool:
         """Whether another writer's header points at what its checkpoint would have left there."""

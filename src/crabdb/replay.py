@@ -120,9 +120,14 @@ class Replay:
         self.durable = 0
         self.loose_at: int | None = None
         self.vouched: Snapshot | None = None
+        """A snapshot of ours that the header vouches for, though something about it is damaged."""
+        self.pointed: tuple[int, int] | None = None
+        """Where the header says that another writer's snapshot is, and how long; good once it was met there."""
+        self.pointed_is_good = False
         self.frames = self.records = self.spoiled = 0
         self._undo: list[tuple[int, bytes, bytes | None]] = []
         self._seen: int | None = None
+        """How many keys live outside of column 255, counted when there was a reason to."""
 
     def run(self) -> None:
         """Go on to the end of the file. Raises `Damage`; what was committed before it stays taken in."""
@@ -276,7 +281,7 @@ class Replay:
         old = self.maps[head.col].get(head.key)
         self._undo.append((head.col, head.key, old))
         self._take(head)
-        if self._seen is not None:
+        if self._seen is not None and head.col != RESERVED:
             self._seen += (head.op == PUT) - (old is not None)
         if head.col == RESERVED and head.key == IDENTITY_KEY and head.op == PUT:
             self.identify(self._identity(head), at)
@@ -319,28 +324,43 @@ class Replay:
     def _bare_snapshot_end(self) -> int | None:
         """Where such a snapshot ends, if one begins here.
 
-        It names exactly the keys that live at this point, column 255 included, with the places of their
-        records; no record can look like that.
+        It names exactly the keys that live at this point, with the places of their records, which no record
+        can look like. Of column 255 it may lack any: its writer saw only what came after the snapshot it had
+        loaded itself.
         """
         if self._seen is None:
-            self._seen = sum(map(len, self.maps))
-        if self._size - self.at < 4 or self._window.bytes(self.at, 4) != LENGTH.pack(self._seen):
+            self._seen = sum(map(len, self.maps[:RESERVED]))
+        if self._size - self.at < LENGTH.size:
             return None
-        return self._bare_entries_end(self._seen) if self._seen else self._bare_nothing_end()
+        (count,) = LENGTH.unpack(self._window.bytes(self.at, LENGTH.size))
+        if not 0 <= count - self._seen <= len(self.maps[RESERVED]):
+            return None
+        end = self._bare_entries_end(count) if count else self._bare_nothing_end()
+        if end is not None and self.pointed == (self.at, end - self.at):
+            self.pointed_is_good = True
+        return end
 
     def _bare_nothing_end(self) -> int | None:
-        """Four zero bytes while nothing lives are a snapshot if the file ends or a record with a key follows."""
-        after = self.at + 4
-        if after == self._size:
-            return after
+        """Four zero bytes while nothing lives are a snapshot of that if a record with a key follows, or another
+        one, or if the header points at them.
+        """
+        after = self.at + LENGTH.size
+        while not self._key_at(after):
+            if self.pointed == (after - LENGTH.size, LENGTH.size):
+                break
+            if self._size - after < LENGTH.size or any(self._window.bytes(after, LENGTH.size)):
+                return None
+            after += LENGTH.size
+        return self.at + LENGTH.size
+
+    def _key_at(self, at: int) -> bytes:
         try:
-            key = self._head(after, self._size).key
+            return self._head(at, self._size).key
         except Damage:
-            return None
-        return after if key else None
+            return b""
 
     def _bare_entries_end(self, count: int) -> int | None:
-        at = self.at + 4
+        at, users = self.at + LENGTH.size, 0
         for _ in range(count):
             if self._size - at < ENTRY.size:
                 return None
@@ -351,5 +371,6 @@ class Replay:
             location = self.maps[col].get(rest[:key_len])
             if location is None or location[:8] != rest[:-9:-1]:
                 return None
+            users += col != RESERVED
             at += ENTRY.size + key_len + OFFSET.size
-        return at
+        return at if users == self._seen else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crabdb.format import LOCATION
 from crabdb.log import Log
-from crabdb.opening import Opened
+from crabdb.opening import Found
 from crabdb.recovery import Recovered, replay_all
 
 __all__ = ["Stats", "Verification", "verify_log"]
@@ -42,10 +42,15 @@ class Stats:
 
     @classmethod
     def of(
-        cls, log: Log, opened: Opened, read_only: bool, compactions: int, compaction_error: Exception | None
+        cls,
+        log: Log,
+        found: Found,
+        *,
+        read_only: bool,
+        compactions: int,
+        compaction_error: Exception | None,
     ) -> "Stats":
         """The numbers of a log and of how it was opened."""
-        recovered = opened.recovered
         return cls(
             path=log.path,
             size=log.end,
@@ -55,13 +60,13 @@ class Stats:
             tail=log.tail,
             durable=log.durable,
             snapshot=log.snapshot.size if log.snapshot else 0,
-            torn=recovered.size - recovered.end,
-            torn_saved=opened.torn_saved,
-            damage=tuple(damage.offset for damage in recovered.damage),
-            spoiled_snapshots=recovered.spoiled,
+            torn=found.torn,
+            torn_saved=found.torn_saved,
+            damage=found.damage,
+            spoiled_snapshots=found.spoiled_snapshots,
             compactions=compactions,
             compaction_error=compaction_error,
-            failure=log.failure,
+            failure=log.failure or log.halfway,
             read_only=read_only,
         )
 
