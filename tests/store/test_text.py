@@ -255,3 +255,13 @@ def test_a_reindex_that_fails_halfway_leaves_the_store_asking_for_another() -> N
         assert len((await store.sessions.search("crab")).hits) == 1
 
     on_store(body)
+
+
+@given(st.text(st.characters(codec="ascii")))
+def test_ascii_text_reads_the_same_beside_other_scripts(text: str) -> None:
+    assert [*tokens(text), "é1"] == [*tokens(text + " é1")]
+    assert [*query_terms(text), *query_terms("é1")] == query_terms(text + " é1")
+    shorter = term_spans(text, query_terms(text), Analysis())
+    assert shorter == [
+        span for span in term_spans(text + " é1", query_terms(text), Analysis()) if span[1] <= len(text)
+    ]

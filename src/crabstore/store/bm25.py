@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain
 
 import Stemmer
 
@@ -82,6 +81,8 @@ _MAX_LETTERS = 64
 # Scripts written without spaces between words: a run of them is cut into overlapping pairs.
 _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
+_ASCII_QUERY = re.compile(r"(?:(?P<cjk>[^\x00-\x7f]+)|(?P<word>[a-z0-9]+))(?P<star>\*?)")
+_ASCII_SPAN = re.compile(r"(?P<word>[A-Za-z0-9]+)")
 
 
 def tokens(text: str) -> Iterator[str]:
@@ -105,7 +106,8 @@ def tokens(text: str) -> Iterator[str]:
 def query_terms(query: str) -> list[Term]:
     """The distinct terms of a query, in order; any string is a query, and one without a term finds nothing."""
     terms: dict[Term, None] = {}
-    for match in _query_word().finditer(unicodedata.normalize("NFKC", query).lower()):
+    pattern = _ASCII_QUERY if query.isascii() else _query_word()
+    for match in pattern.finditer(unicodedata.normalize("NFKC", query).lower()):
         run, starred = match["cjk"] or match["word"], bool(match["star"])
         terms.update(dict.fromkeys(_run_terms(run, cjk=match["cjk"] is not None, starred=starred)))
     return list(terms)
@@ -114,7 +116,8 @@ def query_terms(query: str) -> list[Term]:
 def term_spans(text: str, terms: list[Term], analysis: Analysis) -> list[tuple[int, int]]:
     """Where words of `text` stand that one of `terms` matches: (start, end) in characters, ascending."""
     spans: list[tuple[int, int]] = []
-    for match in _word().finditer(text):
+    pattern = _ASCII_SPAN if text.isascii() else _word()
+    for match in pattern.finditer(text):
         run = unicodedata.normalize("NFKC", match[0]).lower()
         if match.lastgroup == "cjk":
             spans.extend(_cjk_spans(run, match.start(), terms))
@@ -178,8 +181,11 @@ def _marks() -> str:
     Computed at the first text that is not ASCII; `re` itself has no class for them. All of them stand in the
     two ranges below (Unicode 15).
     """
-    codes = chain(range(0x300, 0x1F000), range(0xE0100, 0xE01F0))
-    return "".join(chr(code) for code in codes if unicodedata.category(chr(code))[0] == "M")
+    codes = [*range(0x300, 0x1F000), *range(0xE0100, 0xE01F0)]
+    marks = [code for code in codes if unicodedata.category(chr(code))[0] == "M"]
+    first = [code for code, before in zip(marks, [0, *marks], strict=False) if code != before + 1]
+    last = [code for code, after in zip(marks, [*marks[1:], 0], strict=True) if after != code + 1]
+    return "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(first, last, strict=True))
 
 
 _stemmer = Stemmer.Stemmer("english")
