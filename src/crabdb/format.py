@@ -17,7 +17,8 @@ What is added lives inside that layout as puts in column 255, which no caller ca
     trailer   table   count x { position u64 of the entry in the index | val_len u32 | val_crc u32 }
               fences  for every 32nd entry { col u8 | key_len u32 | key }
               blocks  for every 32 entries crc u32 over their bytes, then over their rows of the table
-              foot    fences_len u64 | live u64 | identity_at u64 | salt u32 | count u32 | "CRIX" | root u32
+              foot    fences_len u64 | live u64 | identity_at u64 | salt u32 | count u32 | sum u32 |
+                      "CRIX" | root u32
 
 A frame commits the `body_len` bytes of records after it. When records without a frame stand between it and
 the last boundary, it attests these instead: `body_len` and `body_crc` are theirs, and no body follows.
@@ -68,12 +69,14 @@ __all__ = [
     "decode_index",
     "decode_snapshot",
     "encode_attestation",
+    "encode_bare_header",
     "encode_delete",
     "encode_frame",
     "encode_header",
     "encode_identity",
     "encode_put",
     "encode_snapshot",
+    "is_damaged_frame",
     "snapshot_prefix",
     "snapshot_size",
 ]
@@ -99,7 +102,7 @@ KNOWN_FEATURES: Final = 0
 
 FRAME_KEY: Final = b"f"
 FRAME_PREFIX: Final = RECORD.pack(PUT, RESERVED, 1) + FRAME_KEY + LENGTH.pack(36)
-FRAME: Final = Struct("<11sIIIQQQ")
+FRAME_FIELDS: Final = Struct("<IIIQQQ")
 FRAME_SUMMED: Final = Struct("<IIQQQ")
 FRAME_SIZE: Final = 47
 BODY_LIMIT: Final = 64 << 20
@@ -115,13 +118,13 @@ LOCATION: Final = Struct(">QII")
 memory.
 """
 ROW: Final = Struct("<QII")
-FOOT: Final = Struct("<QQQII4sI")
+FOOT: Final = Struct("<QQQIII4sI")
 FOOT_TAG: Final = b"CRIX"
-FOOT_SIZE: Final = 40
+FOOT_SIZE: Final = 44
 
 assert HEADER.size == HEADER_SIZE
 assert RECORD_OVERHEAD == 10
-assert len(FRAME_PREFIX) + FRAME_SUMMED.size + 4 == FRAME.size == FRAME_SIZE
+assert len(FRAME_PREFIX) + FRAME_FIELDS.size == len(FRAME_PREFIX) + 4 + FRAME_SUMMED.size == FRAME_SIZE
 assert FOOT.size == FOOT_SIZE
 
 
@@ -167,8 +170,8 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Foot:
-    """The last 40 bytes of a snapshot: where the trailer's parts are, and what a reader of the log would have
-    to sum.
+    """The last 44 bytes of a snapshot. `sum` covers fences and blocks, `root` the foot, so that each part can
+    be checked by itself; the header's sum binds the root.
     """
 
     fences_len: int
@@ -176,6 +179,7 @@ class Foot:
     identity_at: int
     salt: int
     count: int
+    sum: int
     root: int
 
 
@@ -196,8 +200,13 @@ class SnapshotEntry(NamedTuple):
 
 
 def encode_header(index_at: int = 0, index_len: int = 0, root: int = 0) -> bytes:
-    """Header that points at a snapshot whose trailer has this root; all zero: no snapshot yet."""
+    """Header that points at a snapshot whose trailer has this root; without arguments, that of a new store."""
     return HEADER.pack(MAGIC, VERSION, FLAGS, header_sum(index_at, index_len, root), index_at, index_len)
+
+
+def encode_bare_header() -> bytes:
+    """Header that points at nothing and promises nothing."""
+    return HEADER.pack(MAGIC, VERSION, FLAGS, 0, 0, 0)
 
 
 def header_sum(index_at: int, index_len: int, root: int) -> int:
@@ -265,18 +274,22 @@ def encode_attestation(
     return FRAME_PREFIX + LENGTH.pack(head_crc) + summed, head_crc
 
 
-def decode_frame(data: bytes | memoryview, start: int, *, at: int, salt: int) -> Frame | None:
-    """The frame at `start` of `data`, which is byte `at` of the file; None if there is no frame of this file
-    there.
-    """
-    if len(data) - start < FRAME_SIZE:
+def decode_frame(data: bytes | memoryview, start: int, salt: int) -> Frame | None:
+    """The frame of this file at `start` of `data`, wherever it was meant to stand; None if there is none."""
+    if len(data) - start < FRAME_SIZE or data[start : start + len(FRAME_PREFIX)] != FRAME_PREFIX:
         return None
-    prefix, head_crc, body_crc, prev_crc, own, body_len, durable = FRAME.unpack_from(data, start)
-    if prefix != FRAME_PREFIX or own != at:
-        return None
+    head_crc, *summed = FRAME_FIELDS.unpack_from(data, start + len(FRAME_PREFIX))
     if crc32(data[start + 15 : start + FRAME_SIZE], salt) != head_crc:
         return None
-    return Frame(head_crc, body_crc, prev_crc, own, body_len, durable)
+    return Frame(head_crc, *summed)
+
+
+def is_damaged_frame(data: bytes | memoryview, start: int, at: int, salt: int) -> bool:
+    """Whether what stands at `start` of `data`, byte `at` of the file, is all but a frame, and no other record."""
+    if data[start : start + len(FRAME_PREFIX)] == FRAME_PREFIX:
+        return decode_frame(data, start, salt) is None
+    head_crc, _, _, own, _, _ = FRAME_FIELDS.unpack_from(data, start + len(FRAME_PREFIX))
+    return bool(own == at and crc32(data[start + 15 : start + FRAME_SIZE], salt) == head_crc)
 
 
 def snapshot_prefix(value_len: int) -> bytes:
@@ -313,8 +326,10 @@ def encode_snapshot(
             fences += head(col, len(key)) + key
         index += head(col, len(key)) + key + OFFSET.pack(offset)
     sums = _block_sums(memoryview(index), memoryview(table), starts, salt)
-    foot = FOOT.pack(len(fences), live, identity_at, salt, count, FOOT_TAG, 0)[:-4]
-    root = crc32(fences + sums + foot, salt)
+    foot = FOOT.pack(len(fences), live, identity_at, salt, count, crc32(fences + sums, salt), FOOT_TAG, 0)[
+        :-4
+    ]
+    root = crc32(foot, salt)
     return bytes(index + table + fences + sums + foot + LENGTH.pack(root)), root
 
 
@@ -328,11 +343,14 @@ def _block_sums(index: memoryview, table: memoryview, starts: Sequence[int], sal
 
 
 def decode_foot(data: bytes) -> Foot | None:
-    """The foot of a snapshot from its last 40 bytes; None if another writer made the snapshot."""
+    """The foot of a snapshot from its last 44 bytes; None if another writer made it, or its root does not
+    match.
+    """
     if len(data) != FOOT_SIZE:
         return None
-    fences_len, live, identity_at, salt, count, tag, root = FOOT.unpack(data)
-    return Foot(fences_len, live, identity_at, salt, count, root) if tag == FOOT_TAG else None
+    fences_len, live, identity_at, salt, count, total, tag, root = FOOT.unpack(data)
+    foot = Foot(fences_len, live, identity_at, salt, count, total, root)
+    return foot if tag == FOOT_TAG and crc32(data[:-4], foot.salt) == root else None
 
 
 def decode_snapshot(data: bytes, foot: Foot) -> list[SnapshotEntry]:
@@ -344,8 +362,8 @@ def decode_snapshot(data: bytes, foot: Foot) -> list[SnapshotEntry]:
     if table_at < LENGTH.size or LENGTH.unpack_from(data)[0] != foot.count:
         raise Malformed("the snapshot's parts do not fit in it")
     view = memoryview(data)
-    if crc32(view[fences_at:-4], foot.salt) != foot.root:
-        raise Malformed("the snapshot's root does not match")
+    if crc32(view[fences_at:-FOOT_SIZE], foot.salt) != foot.sum:
+        raise Malformed("the snapshot's fences or sums do not match")
     rows = list(ROW.iter_unpack(view[table_at:fences_at]))
     starts = [row[0] for row in rows[::BLOCK]]
     if _block_sums(view[:table_at], view[table_at:fences_at], starts, foot.salt) != view[sums_at:-FOOT_SIZE]:

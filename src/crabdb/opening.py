@@ -23,6 +23,7 @@ from crabdb.format import (
     Newer,
     decode_header,
     encode_attestation,
+    encode_bare_header,
     encode_header,
     encode_identity,
 )
@@ -175,7 +176,7 @@ def _open_locked(files: Files, path: Path, options: Options, lock: Lock) -> Open
         _vouch(log, recovered)
     if not recovered.pointer_is_good:
         # Another reader would take whatever comes to stand there for an index.
-        file.write(encode_header(), 0)
+        file.write(encode_bare_header(), 0)
     # What was read may be in the system's cache only, left there by a writer whose fsync failed.
     log.file.sync()
     files.sync_directory(path.parent)

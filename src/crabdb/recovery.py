@@ -107,7 +107,9 @@ def _replay_all(file: File, header: Header, foot: Foot | None, size: int, salvag
     replay = Replay(file, size)
     replay.vouched = _place(header) if foot else None
     replay.pointed = (header.index_at, header.index_len)
-    recovered = _Judge(file, header, foot, size, salvage).run(replay, None)
+    recovered = _Judge(file, header, foot, size, salvage).run(
+        replay, None, _identity_damage(file, header, foot)
+    )
     if recovered.end == HEADER_SIZE and not recovered.damage and _anything_in(file, HEADER_SIZE, size):
         raise Malformed("what follows its header is no record")
     if header.sum and header.index_at + header.index_len > file.size():
@@ -116,6 +118,24 @@ def _replay_all(file: File, header: Header, foot: Foot | None, size: int, salvag
             raise gone
         recovered.damage.append(gone)
     return recovered
+
+
+def _identity_damage(file: File, header: Header, foot: Foot | None) -> Damage | None:
+    """The lack of the identity that a good header implies. Without it, all our records would look like another
+    writer's.
+    """
+    if foot is None and not _is_plain(header):
+        return None
+    at = foot.identity_at if foot else HEADER_SIZE
+    identity = _identity_at(file, at)
+    if identity is not None and (foot is None or identity.salt == foot.salt):
+        return None
+    return Damage(at, "the identity of the store is damaged")
+
+
+def _is_plain(header: Header) -> bool:
+    """Whether this is the header that a store is born with."""
+    return not header.index_len and header.sum == header_sum(header.index_at, 0, 0)
 
 
 def _anything_in(file: File, start: int, end: int) -> bool:
@@ -141,9 +161,9 @@ def _trusted_foot(file: File, header: Header, size: int) -> Foot | None:
 def _snapshot_start(file: File, header: Header, foot: Foot, size: int) -> Replay | None:
     """A replay that stands behind the snapshot with its entries taken in; None on any doubt."""
     place = _place(header)
-    frame = decode_frame(file.read(FRAME_SIZE, place.at), 0, at=place.at, salt=foot.salt)
-    identity = _identity_at(file, foot)
-    if frame is None or identity is None or frame.body_len != SNAPSHOT_PREFIX_SIZE + header.index_len:
+    frame = decode_frame(file.read(FRAME_SIZE, place.at), 0, foot.salt)
+    identity = _identity_at(file, foot.identity_at)
+    if frame is None or identity is None or frame.at != place.at or identity.salt != foot.salt:
         return None
     try:
         entries = decode_snapshot(file.read(header.index_len, header.index_at), foot)
@@ -162,13 +182,12 @@ def _snapshot_start(file: File, header: Header, foot: Foot, size: int) -> Replay
     return replay
 
 
-def _identity_at(file: File, foot: Foot) -> Identity | None:
-    data = file.read(IDENTITY_RECORD_SIZE, foot.identity_at)
+def _identity_at(file: File, at: int) -> Identity | None:
+    data = file.read(IDENTITY_RECORD_SIZE, at)
     head = RECORD.pack(PUT, RESERVED, len(IDENTITY_KEY)) + IDENTITY_KEY
     if len(data) < IDENTITY_RECORD_SIZE or not data.startswith(head):
         return None
-    identity = decode_identity(data[len(head) + LENGTH.size :])
-    return identity if identity.salt == foot.salt else None
+    return decode_identity(data[len(head) + LENGTH.size :])
 
 
 def _maps_of(entries: Iterable[SnapshotEntry], limit: int) -> Maps | None:
@@ -196,14 +215,15 @@ class _Judge:
     durable: int = 0
     looked_ahead: bool = False
 
-    def run(self, replay: Replay, snapshot: Snapshot | None) -> Recovered:
-        torn = None
+    def run(self, replay: Replay, snapshot: Snapshot | None, found: Damage | None = None) -> Recovered:
+        """Replay to the end, but judge the damage `found` before, if there is any."""
+        torn = None if found is None else self._judge(replay, found)
         while torn is None:
             try:
                 replay.run()
                 break
-            except Damage as found:
-                torn = self._judge(replay, found)
+            except Damage as damage:
+                torn = self._judge(replay, damage)
         end = replay.at if torn is None else torn.offset
         return self._result(replay, snapshot, end, torn)
 
@@ -218,13 +238,16 @@ class _Judge:
             durable=max(replay.durable, self.durable),
             loose_at=replay.loose_at,
             snapshot=snapshot,
-            pointer_is_good=snapshot is not None or replay.pointed_is_good or not self.header.index_len,
+            pointer_is_good=self._pointer_is_good(replay),
             frames=replay.frames,
             records=replay.records,
             spoiled=replay.spoiled,
             torn=torn,
             damage=self.damage,
         )
+
+    def _pointer_is_good(self, replay: Replay) -> bool:
+        return bool(self.foot or replay.pointed_is_good or not self.header.index_len)
 
     def _judge(self, replay: Replay, found: Damage) -> Damage | None:
         """The torn tail that the log ends with, or None after the replay was set to go on beyond the damage."""
@@ -261,9 +284,8 @@ class _Judge:
         end = self.header.index_at + self.header.index_len
         if self.foot or (not self.header.sum and self._points_at_an_index()):
             return end
-        plain = header_sum(self.header.index_at, 0, 0)
-        ours = replay.identity_at == HEADER_SIZE or (self.header.sum == plain and not self.header.index_len)
-        return BIRTH_SIZE if ours else 0
+        born = replay.identity_at == HEADER_SIZE or _is_plain(self.header)
+        return BIRTH_SIZE if born else 0
 
     def _points_at_an_index(self) -> bool:
         """Whether another writer's header points at what its checkpoint would have left there."""
@@ -282,7 +304,7 @@ def find_frames(file: File, start: int, size: int, salt: int) -> Iterator[Frame]
         data = file.read(min(SCAN + FRAME_SIZE - 1, size - at), at)
         place = data.find(FRAME_PREFIX)
         while 0 <= place < SCAN:
-            frame = decode_frame(data, place, at=at + place, salt=salt)
-            if frame is not None:
+            frame = decode_frame(data, place, salt)
+            if frame is not None and frame.at == at + place:
                 yield frame
             place = data.find(FRAME_PREFIX, place + 1)

@@ -32,6 +32,7 @@ from crabdb.format import (
     Newer,
     decode_frame,
     decode_identity,
+    is_damaged_frame,
     snapshot_prefix,
 )
 
@@ -174,10 +175,12 @@ class Replay:
     # Frames
 
     def _frame_here(self) -> Frame | None:
+        """The frame at this place. One that was moved here from elsewhere is a dead record, not a frame."""
         if self.salt is None or self._size - self.at < FRAME_SIZE:
             return None
         view, place = self._window.cover(self.at, FRAME_SIZE)
-        return decode_frame(view, place, at=self.at, salt=self.salt)
+        frame = decode_frame(view, place, self.salt)
+        return frame if frame is not None and frame.at == self.at else None
 
     def _check_chain(self, frame: Frame) -> None:
         if self.prev_crc is not None and frame.prev_crc != self.prev_crc:
@@ -262,12 +265,21 @@ class Replay:
             self.prev_crc = None
             self.at += self.vouched.size
             return
+        self._refuse_damaged_frame()
         end = self._bare_snapshot_end()
         if end is None:
             end = self._loose_record()
         if self.loose_at is None:
             self.loose_at = self.at
         self.at = end
+
+    def _refuse_damaged_frame(self) -> None:
+        """Keep a commit whose frame is damaged from being taken for records of another writer."""
+        if self.salt is None or self._size - self.at < FRAME_SIZE:
+            return
+        view, place = self._window.cover(self.at, FRAME_SIZE)
+        if is_damaged_frame(view, place, self.at, self.salt):
+            raise Damage(self.at, "the frame of a commit is damaged")
 
     def _vouched_here(self) -> bool:
         return self.vouched is not None and self.vouched.at == self.at

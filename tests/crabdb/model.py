@@ -24,8 +24,8 @@ def page(
 
 
 def contents(db: CrabDB) -> Contents:
-    """Everything in a store, by scanning every column."""
-    return {(col, key): value for col in range(255) for key, value in db.scan(col)}
+    """Everything in a store."""
+    return {(col, key): value for col in db.columns() for key, value in db.scan(col)}
 
 
 def live_bytes(model: Contents) -> int:
