@@ -252,11 +252,11 @@ def _parent(meta: Mapping[str, Json]) -> str:
 def _first_own_line(open_stream: Stream, forked_at: int) -> int:
     """The line where a fork's own turns start: 0 if that cannot be told, beyond the file if there are none.
 
-    Copied lines carry the fork's time, but their turns keep ids that say when they began. What a person said
-    just before a turn belongs to it.
+    Copied lines carry the fork's time, but their turns keep ids that say when they began, except those of old
+    versions. What a person said just before a turn belongs to it.
     """
     run = last = 0
-    dated = False
+    undated = False
     with open_stream() as stream:
         for line in read_lines(stream):
             last = line.number
@@ -264,11 +264,15 @@ def _first_own_line(open_stream: Stream, forked_at: int) -> int:
                 continue
             payload = _object(line.value.get("payload"))
             began = _milliseconds(string(payload.get("turn_id")))
-            dated = dated or began > 0
-            if began and forked_at and began >= forked_at:
+            undated = undated or (not (began and forked_at) and _begins_turn(line, payload))
+            if began and began >= forked_at > 0:
                 return run or last
             run = _person_run(run, line, payload)
-    return last + 1 if dated and forked_at else 0
+    return 0 if undated else last + 1
+
+
+def _begins_turn(line: JsonLine, payload: Mapping[str, Json]) -> bool:
+    return line.value.get("type") == "turn_context" or payload.get("type") in ("task_started", "turn_started")
 
 
 def _person_run(run: int, line: JsonLine, payload: Mapping[str, Json]) -> int:

@@ -83,7 +83,7 @@ _MEMBERS = re.compile(rb'"((?:[^"\\]|\\.){1,64})"\s*:')
 def detect(open_stream: Callable[[], io.BufferedReader]) -> Detected:
     """The format of the file that `open_stream` opens from its start. Raises Refused, or OSError."""
     with open_stream() as stream:
-        head = stream.read(_HEAD)
+        head = _head(stream)
     for magic, name in _MAGIC:
         if head.startswith(magic):
             raise Refused("", name)
@@ -106,6 +106,18 @@ def _detected(values: Iterable[dict[str, Json]], *, document: bool) -> Detected 
 
 
 # -- what stands at the head --
+
+
+def _head(stream: io.BufferedReader) -> bytes:
+    """The first bytes, as far as they can be read. Raises OSError if none can."""
+    pieces: list[bytes] = []
+    try:
+        while (size := sum(map(len, pieces))) < _HEAD and (piece := stream.read1(_HEAD - size)):
+            pieces.append(piece)
+    except OSError:
+        if not pieces:
+            raise
+    return b"".join(pieces)
 
 
 def _lines(stream: io.BufferedReader) -> Iterator[dict[str, Json]]:

@@ -15,6 +15,7 @@ __all__ = ["Found", "Place", "find", "places"]
 _SUFFIXES = (".jsonl", ".json", ".jsonl.zst")
 _COMPANIONS = frozenset(["history.jsonl", "journal.jsonl", "session_index.jsonl", "sessions-index.json"])
 """Files that stand beside transcripts and are none."""
+_PASSED_OVER = frozenset([".git", ".hg", ".svn", ".venv", "node_modules", "tool-results"])
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ def places(
 def find(path: Path) -> Found:
     """The transcripts at `path`, a file or a folder. Raises FileNotFoundError, and OSError for a folder unread.
 
-    Under a folder: files by their suffix, without those that are known to stand beside transcripts, without hidden
-    folders, and without links that lead out of it. Of a file and its packed twin the plain one counts. Files come
-    in the order of their last change, so that a session comes before its forks.
+    Under a folder: files by their suffix, without those that are known to stand beside transcripts, and without
+    links that lead out of it. Of a file and its packed twin the plain one counts. Files come in the order of their
+    last change, so that a session comes before its forks.
     """
     found = Found()
     if not path.is_dir():
@@ -79,7 +80,7 @@ def _walk(root: Path, found: Found) -> Iterator[Path]:
         found.problems.append((Path(error.filename or root), Problem(f"cannot be listed: {error.strerror}")))
 
     for folder, folders, names in os.walk(root, onerror=failed):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "tool-results")
+        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
         for name in sorted(names):
             if name.endswith(_SUFFIXES) and not _is_companion(Path(folder), name):
                 yield Path(folder, name)

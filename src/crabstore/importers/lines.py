@@ -31,7 +31,6 @@ _MAX_DEPTH = 200
 """Nesting beyond this is no transcript, and would meet the interpreter's recursion limit somewhere later."""
 
 _MAX_STARTS = 16
-_MAX_PIECES = 1000
 _GROWING = "the last line is not complete: it may still be being written"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _NULS = re.compile(rb"\0+")
@@ -195,39 +194,67 @@ class _Reader:
         part = 0
         lost = False
         for piece in _NULS.split(line):
-            for value in self._objects(piece.decode(errors="replace").strip()):
-                if value is None:
-                    lost = True
-                    continue
+            values, whole = self._objects(piece.decode(errors="replace").strip(), growing=last)
+            lost = lost or not whole
+            for value in values:
                 yield JsonLine(number, offset, part, value, len(piece))
                 part += 1
         if lost:
             growing = last and not part
             yield BadLine(number, offset, _GROWING if growing else reason, note=growing)
 
-    def _objects(self, text: str) -> Iterator[dict[str, Json] | None]:
-        """Objects from the start of `text`, and None for what has to be left out between them."""
-        at = 0
-        for _ in range(_MAX_PIECES):
-            if at >= len(text):
-                return
-            try:
-                value, at = _decoder.raw_decode(text, at)
-                _check_depth(value)
-            except (ValueError, RecursionError):
-                yield None
-                at = self._next_start(text, at + 1)
-                continue
-            cleaned = clean(value)
-            yield cleaned if isinstance(cleaned, dict) else None
-            while at < len(text) and text[at].isspace():
-                at += 1
-        yield None
+    def _objects(self, text: str, *, growing: bool) -> tuple[list[dict[str, Json]], bool]:
+        """The objects in `text`, and whether that is all of it."""
+        values, failed_at = _glued(text)
+        if failed_at is None or growing or _is_cut(text, failed_at):
+            return values, failed_at is None
+        return values + self._behind_fragment(text, failed_at), False
 
-    def _next_start(self, text: str, at: int) -> int:
-        """Where the next object may start: at what other lines of this file start with; else the end."""
-        found = [place for start in self._starts if (place := text.find(start, at)) >= 0]
-        return min(found, default=len(text))
+    def _behind_fragment(self, text: str, at: int) -> list[dict[str, Json]]:
+        """Whole objects that fill the end of `text`, the first of which starts like other lines of this file.
+
+        A writer that went on after a crash fuses its line onto the torn one; an object inside a torn line is no
+        line, and does not reach the end.
+        """
+        starts = sorted(
+            match.start() for start in self._starts for match in re.finditer(re.escape(start), text[at:])
+        )
+        for start in starts[:_MAX_STARTS]:
+            values, failed_at = _glued(text[at + start :])
+            if failed_at is None:
+                return values
+        return []
+
+
+def _glued(text: str) -> tuple[list[dict[str, Json]], int | None]:
+    """The objects that `text` starts with, and where it stops being objects; None if it is nothing else."""
+    values: list[dict[str, Json]] = []
+    at = 0
+    while at < len(text):
+        try:
+            value, end = _decoder.raw_decode(text, at)
+            _check_depth(value)
+            cleaned = clean(value)
+        except (ValueError, RecursionError):
+            return values, at
+        if not isinstance(cleaned, dict):
+            return values, at
+        values.append(cleaned)
+        at = end
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return values, None
+
+
+def _is_cut(text: str, at: int) -> bool:
+    """Whether what starts at `at` would be an object if only it went on: nothing else is fused onto it."""
+    try:
+        _decoder.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text) or error.msg.startswith("Unterminated string")
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _parse_tolerantly(data: bytes) -> Json:

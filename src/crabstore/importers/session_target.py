@@ -42,6 +42,7 @@ class Target:
     """Sessions that may hold entries which this file only copies, the one it was forked from last."""
     _copying: bool = True
     _copied: set[str] = field(default_factory=set)
+    _copied_from: str = ""
 
     def learn(self, facts: Session) -> None:
         """Take what the file says later about the session."""
@@ -64,6 +65,7 @@ class Target:
         copies = len(entries) - len(own)
         if not own:
             return Appended(skipped=copies)
+        await self._learn_parent()
         meta = self.meta = self.meta or await self._open()
         await self._register(meta)
         done = await self.store.sessions.append_messages(meta.handle, own, at=meta.created_at)
@@ -78,23 +80,24 @@ class Target:
         cursor = row.cursor if row else {}
         title = self._new_title(meta, cursor)
         noted: dict[str, Json] = dict(cursor)
-        if title is not None:
+        if title:
             # Noted before it is set: after a crash in between, both may stand in the session and be ours.
             noted |= {"title": title, "was": meta.title}
         noted |= {"branches": True} if inactive else {}
         if noted != cursor:
             await sessions.set_source(self.tool, self.facts.original_id, meta.handle, noted)
         source = self._source(meta.source)
-        if title is not None or source != meta.source:
-            self.meta = await sessions.update(meta.handle, title=title, source=source)
+        if title not in ("", meta.title) or source != meta.source:
+            self.meta = await sessions.update(meta.handle, title=title or None, source=source)
         if noted.get("branches"):
             await sessions.set_active(meta.handle, inactive)
 
-    def _new_title(self, meta: SessionMeta, cursor: dict[str, Json]) -> str | None:
-        """The title to set, unless it stands or somebody gave the session another one here."""
+    def _new_title(self, meta: SessionMeta, cursor: dict[str, Json]) -> str:
+        """What the file calls the session; "" if somebody gave it another title here, or this one is noted."""
         title = self.facts.title
-        ours = ("", cursor.get("title"), cursor.get("was"))
-        return title if title and title != meta.title and meta.title in ours else None
+        ours = ("", title, cursor.get("title"), cursor.get("was"))
+        noted = meta.title == title == cursor.get("title")
+        return title if meta.title in ours and not noted else ""
 
     def _source(self, old: Source) -> Source:
         facts = self.facts
@@ -152,16 +155,15 @@ class Target:
         for handle in reversed(self._relatives):
             if await self.store.sessions.entry_position(handle, entry.id) is not None:
                 self._copied.add(entry.id)
-                await self._descend_from(handle)
+                self._copied_from = handle
                 return True
         self._copying = False
         return False
 
-    async def _descend_from(self, handle: str) -> None:
-        if self.facts.parent:
-            return
-        relative = await self.store.sessions.meta(handle)
-        if relative is not None:
+    async def _learn_parent(self) -> None:
+        """Name the session that the last copied entry is of, unless the file named one."""
+        relative = await self.store.sessions.meta(self._copied_from) if self._copied_from else None
+        if relative is not None and not self.facts.parent:
             self.learn(Session(self.facts.original_id, parent=relative.source.original_id))
 
     async def _open(self) -> SessionMeta:

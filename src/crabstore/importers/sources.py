@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Unreadable", "open_whole", "opener", "session_titles", "sidecar"]
 
 _SIDECAR = 1 << 20
+_ZSTD_PIECE = 1 << 10
 
 
 class Unreadable(Exception):
@@ -74,20 +75,40 @@ def session_titles(path: Path) -> dict[str, str]:
 
 
 class _Zstd(io.RawIOBase):
-    """A zstd file, unpacked as it is read; damage in it is an OSError, as it is in any other file."""
+    """A zstd file, unpacked as it is read. Damage in it is an OSError, and so is a cut end."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
-        self._reader = zstandard.ZstdDecompressor().stream_reader(self._file, read_across_frames=True)
+        self._unpacker = zstandard.ZstdDecompressor().decompressobj()
+        self._packed = self._rest = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        while not self._rest and self._unpack():
+            pass
+        size = min(len(view), len(self._rest))
+        view[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+    def _unpack(self) -> bool:
+        """Unpack the next piece; False at the end. Pieces are small since one may hold 30,000 times its size."""
+        packed = self._packed or self._file.read(_ZSTD_PIECE)
+        if not packed:
+            if not self._unpacker.eof and self._file.tell():
+                raise OSError("the zstd data ends too early")
+            return False
         try:
-            return self._reader.readinto(buffer)
+            if self._unpacker.eof:
+                self._unpacker = zstandard.ZstdDecompressor().decompressobj()
+            self._rest = self._unpacker.decompress(packed)
         except zstandard.ZstdError as error:
             raise OSError(f"damaged zstd data: {error}") from error
+        self._packed = self._unpacker.unused_data
+        return True
 
     def close(self) -> None:
         self._file.close()
