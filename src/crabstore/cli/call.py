@@ -117,8 +117,12 @@ class Call:
             return
         if self.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise CliError(ExitCode.USAGE, "needs-yes", f"{question} Nobody can be asked here: say --yes")
-        if not typer.confirm(one_line(question), err=True):
-            raise CliError(ExitCode.USAGE, "declined", "nothing was changed")
+        try:
+            agreed = typer.confirm(one_line(question), err=True)
+        except typer.Abort:  # Ctrl-C, or the end of the input
+            raise KeyboardInterrupt from None
+        if not agreed:
+            raise CliError(ExitCode.PARTIAL, "declined", "nothing was changed")
 
     async def _over(self, task: Callable[[Backend], Awaitable[T]], *, create: bool, read_only: bool) -> T:
         async with open_store(self.url, create=create, read_only=read_only) as store:

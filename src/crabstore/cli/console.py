@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -119,8 +118,8 @@ class Screen:
         self._stream.write("".join(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines()))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
-        """Print rows under the columns' heads; in a pipe the columns stand two spaces apart."""
-        table = Table(box=SIMPLE_HEAD if self.terminal else None, pad_edge=False, header_style="bold")
+        """Print rows under the columns' heads."""
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for column in columns:
             justify: JustifyMethod = "right" if column.right else "left"
             table.add_column(column.head, justify=justify, no_wrap=not column.flexible)
@@ -135,6 +134,19 @@ class Screen:
         grid.add_column(overflow="fold")
         for name, value in facts:
             grid.add_row(name, value if isinstance(value, Text) else Text(one_line(value)))
+        self.show(grid)
+
+    def text(self, text: str) -> None:
+        """Print a document as it stands, but for what could steer a terminal."""
+        self._stream.write(clean(text).removesuffix("\n") + "\n")
+
+    def indented(self, lines: Iterable[str]) -> None:
+        """Print lines, each a little to the right, however often it has to be wrapped."""
+        grid = Table.grid()
+        grid.add_column(width=2)
+        grid.add_column(overflow="fold")
+        for line in lines:
+            grid.add_row("", Text(one_line(line)))
         self.show(grid)
 
     def _canvas(self, file: TextIO) -> Console:

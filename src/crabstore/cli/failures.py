@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
     DONE = 0
     """Everything was done."""
     PARTIAL = 1
-    """The command went through, but some of its input was left out; the report says what and why."""
+    """Not everything that was asked for was done; the report says what was left out, and why."""
     USAGE = 2
     """The command line, or a value on it, cannot be used; nothing was done."""
     MISSING = 3
@@ -98,6 +98,10 @@ def _corrupted(error: db.Corrupted) -> str:
     )
 
 
+def _denied(error: db.AccessDenied) -> str:
+    return f"{error.path}: the system lets this user not read it, or not write it"
+
+
 def _of_the_system(error: OSError) -> str:
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{error.strerror or error}"
@@ -111,6 +115,8 @@ _RULES = (
     _Rule(db.Corrupted, ExitCode.DAMAGED, "damaged", _corrupted),
     _Rule(db.InvalidArgument, ExitCode.USAGE, "usage"),
     _Rule(db.DiskFull, ExitCode.SYSTEM, "disk-full", _of_the_system),
+    _Rule(db.AccessDenied, ExitCode.SYSTEM, "denied", _denied),
+    _Rule(db.ReadFailed, ExitCode.SYSTEM, "read-failed", _of_the_system),
     _Rule(crabdb.CrabDBError, ExitCode.SYSTEM, "store-failed"),
     _Rule(store.NotFound, ExitCode.MISSING, "not-found"),
     _Rule(InvalidSkill, ExitCode.USAGE, "invalid-skill"),

@@ -10,9 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ..importers.discover import Place, find, places
-from ..importers.ingest import ingest
-from ..importers.report import FileReport, Report
+from ..importers import FileReport, Place, Report, find, ingest, places
 from ..store.backend import Backend
 from .call import Call
 from .console import Column, Screen, count, one_line
@@ -126,14 +124,11 @@ def _news(report: Report) -> str:
 
 def _draw_problems(screen: Screen, report: Report) -> None:
     """What was left out; of what is odd and was read all the same only the number."""
-    lost = [(path, problem) for path, problem in report.problems if not problem.note]
     total = report.total("lost")
     if total:
+        lost = [placed(path, problem) for path, problem in report.problems if not problem.note][:_LISTED]
         screen.show("", f"left out, {total:,}:")
-    for path, problem in lost[:_LISTED]:
-        screen.show(f"  {one_line(placed(path, problem))}")
-    if total > _LISTED:
-        screen.show(f"  and {total - min(len(lost), _LISTED):,} more")
+        screen.indented(lost + ([f"and {total - len(lost):,} more"] if total > len(lost) else []))
     notes = sum(file.notes for file in report.files)
     if notes:
         screen.show("", f"{count(notes, 'oddity')} by which nothing was lost; --json lists them")

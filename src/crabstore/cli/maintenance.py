@@ -103,8 +103,6 @@ def _draw_verdict(screen: Screen, verdict: Verdict) -> None:
         screen.show(f"sound: {held}, {size(verdict.size)}, read on {minute(verdict.at)} UTC")
         return
     screen.show(f"damaged: {count(len(verdict.problems), 'place')} in {size(verdict.size)}")
-    for offset, problem in verdict.problems[:_PROBLEMS]:
-        screen.show(f"  at byte {offset}: {problem}")
-    rest = len(verdict.problems) - _PROBLEMS
-    if rest > 0:
-        screen.show(f"  and {rest:,} more")
+    places = [f"at byte {offset}: {problem}" for offset, problem in verdict.problems]
+    rest = len(places) - _PROBLEMS
+    screen.indented(places[:_PROBLEMS] + ([f"and {rest:,} more"] if rest > 0 else []))

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from crabdb import Stats
+from crabdb import Corrupted, Stats
 
 from ..backends.crabdb import CrabBackend
 from ..store.backend import Backend
 from ..store.batch import Column
+from ..store.errors import BadRecord
+from ..store.memory import MemoryEntry
 from ..store.messages import HistoryEntry
 from ..store.records import decode
 from ..store.session_records import SessionMeta
@@ -20,8 +22,8 @@ from .verdict import LastVerdict, read_verdict
 
 __all__ = ["Measures", "measure"]
 
-_PAGE = 64
-"""Rows held at once: any of them may be megabytes."""
+_PAGE = 4096
+"""Keys held at once."""
 
 
 @dataclass(frozen=True)
@@ -59,65 +61,79 @@ class Measures:
 
     def facts(self) -> list[tuple[str, str]]:
         """As a person reads it."""
-        facts = [(name, f"{number:,}") for name, number in self.counts.items()]
+        facts = [
+            (name, f"{number:,}") for name, number in self.counts.items() if number or name != "unreadable"
+        ]
         ratio = "" if self.ratio is None else f", {self.ratio:.2f} for a byte of text"
         facts += [("text", size(self.text)), ("text index", f"{size(self.index)}{ratio}")]
         return facts + (_file_facts(self.file, self.verified) if self.file else [])
 
 
 async def measure(store: Backend) -> Measures:
-    """Measure `store`."""
+    """Measure `store`; what is damaged is counted, and stops nothing."""
     found: Counter[str] = Counter()
     text = 0
-    async for key, row in _rows(store, Column.SESSION, store.prefix("session")):
-        kind = store.parts(key)[2]
-        found[kind] += 1
-        text += _session_text(kind, key, row)
-    entries = await store.memory.entries()
-    text += sum(len("\n".join([entry.content, *entry.aliases]).encode()) for entry in entries)
+    for col, prefix in ((Column.SESSION, store.prefix("session")), (Column.MEMORY, store.prefix("memory"))):
+        async for key in _keys(store, col, prefix):
+            kind = store.parts(key)[2] if col is Column.SESSION else "memory"
+            found[kind] += 1
+            try:
+                text += await _text(store, col, key, kind)
+            except (Corrupted, BadRecord):
+                found["unreadable"] += 1
     counts = {
         "sessions": found["meta"],
         "messages": found["msg"],
         "events": found["evt"],
-        "memory": len(entries),
-        "skills": len(await store.skills.summaries()),
-        "agents": len(await store.agents.ids()),
-        "harnesses": len(await store.harnesses.digests()),
+        "memory": found["memory"],
+        "skills": await _count(store, Column.SKILL, store.prefix("skill", "body")),
+        "agents": await _count(store, Column.AGENT, store.prefix("agent")),
+        "harnesses": await _count(store, Column.HARNESS, store.prefix("image")),
+        "unreadable": found["unreadable"],
     }
     file = store.db.stats() if isinstance(store, CrabBackend) else None
     verified = read_verdict(file.path) if file else None
     return Measures(counts, await _columns(store), text, file, verified)
 
 
-def _session_text(kind: str, key: bytes, row: bytes) -> int:
+async def _text(store: Backend, col: Column, key: bytes, kind: str) -> int:
+    """Bytes of text that a search finds this row by. Raises Corrupted or BadRecord for a damaged one."""
+    row = await store.get(col, key) if kind in ("msg", "meta", "memory") else None
+    if row is None:
+        return 0
     if kind == "msg":
-        return len(decode(HistoryEntry, row, key).indexable().encode(errors="surrogatepass"))
-    if kind == "meta":
+        words = decode(HistoryEntry, row, key).indexable()
+    elif kind == "meta":
         meta = decode(SessionMeta, row, key)
-        return len((meta.title + meta.summary).encode())
-    return 0
+        words = meta.title + meta.summary
+    else:
+        entry = decode(MemoryEntry, row, key)
+        words = "\n".join([entry.content, *entry.aliases])
+    return len(words.encode(errors="surrogatepass"))
+
+
+async def _count(store: Backend, col: Column, prefix: bytes) -> int:
+    return len(await store.scan_keys(col, prefix))
 
 
 async def _columns(store: Backend) -> dict[str, tuple[int, int]]:
     if isinstance(store, CrabBackend):
-        return {Column(col).name.lower(): held for col, held in store.db.columns().items() if col in _COLUMNS}
-    columns = {}
+        held = store.db.columns()
+        return {col.name.lower(): held[col] for col in Column if col in held}
+    columns: dict[str, tuple[int, int]] = {}
     for col in Column:
-        sizes = [len(key) + len(row) async for key, row in _rows(store, col, store.prefix())]
-        if sizes:
-            columns[col.name.lower()] = (len(sizes), sum(sizes))
+        rows = await store.scan(col, store.prefix())
+        if rows:
+            columns[col.name.lower()] = (len(rows), sum(len(key) + len(row) for key, row in rows))
     return columns
 
 
-_COLUMNS = frozenset(map(int, Column))
-
-
-async def _rows(store: Backend, col: Column, prefix: bytes) -> AsyncIterator[tuple[bytes, bytes]]:
+async def _keys(store: Backend, col: Column, prefix: bytes) -> AsyncIterator[bytes]:
     after: bytes | None = None
-    while page := await store.page(col, prefix, after=after, limit=_PAGE):
-        for row in page:
-            yield row
-        after = page[-1][0]
+    while page := await store.page_keys(col, prefix, after=after, limit=_PAGE):
+        for key in page:
+            yield key
+        after = page[-1]
 
 
 def _file_document(file: Stats) -> Document:

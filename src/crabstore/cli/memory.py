@@ -13,7 +13,7 @@ from ..store.backend import Backend
 from ..store.errors import NotFound
 from ..store.memory import MemoryEntry, MemoryHit
 from .call import Call, command, group
-from .console import Column, Screen, clean, count, day, excerpt, one_line
+from .console import Column, Screen, count, day, excerpt, one_line
 from .documents import memory_document
 from .failures import CliError, ExitCode
 
@@ -135,7 +135,8 @@ def _draw_all(screen: Screen, entries: list[MemoryEntry]) -> None:
 def _draw(screen: Screen, entry: MemoryEntry) -> None:
     facts = (("name", entry.name), ("kind", entry.kind), ("aliases", ", ".join(entry.aliases)))
     screen.facts((name, value) for name, value in facts if value)
-    screen.show("", clean(entry.content))
+    screen.show("")
+    screen.text(entry.content)
 
 
 def _draw_hits(screen: Screen, hits: list[MemoryHit], spans: list[list[tuple[int, int]]]) -> None:

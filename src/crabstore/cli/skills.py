@@ -12,7 +12,7 @@ from ..store.backend import Backend
 from ..store.errors import NotFound
 from ..store.skills import InvalidSkill, SkillSummary
 from .call import Call, command, group
-from .console import Column, Screen, clean, one_line
+from .console import Column, Screen, one_line
 from .documents import Document
 from .failures import ExitCode
 
@@ -47,7 +47,7 @@ def list_skills(call: Call) -> ExitCode | None:
 def show(call: Call, name: Name) -> ExitCode | None:
     """Show a SKILL.md."""
     body = call.read(lambda store: _body(store, name))
-    call.answer({"skill": {"name": name, "body": body}}, lambda screen: screen.show(clean(body)))
+    call.answer({"skill": {"name": name, "body": body}}, lambda screen: screen.text(body))
     return None
 
 

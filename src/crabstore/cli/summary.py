@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..importers.discover import Place
-from ..importers.events import Problem
-from ..importers.report import FileReport, Report
+from ..importers import FileReport, Place, Problem, Report
 from .console import size
 from .documents import Document
 
