@@ -29,6 +29,7 @@ from tests.importers.writing import (
     user,
 )
 
+import crabstore
 from crabstore.backends.volatile import VolatileBackend
 from crabstore.importers import FileReport, Report, ingest, places, sources
 from crabstore.store.batch import Batch, Column
@@ -121,6 +122,18 @@ def test_the_session_index_of_codex_names_its_sessions(home: Path) -> None:
     with Stored() as stored:
         _, held = stored.run(home / ".codex")
     assert held["codex", ROLLOUT][0] == "Tests"
+
+
+def test_a_store_on_disk_holds_what_one_in_memory_does(home: Path) -> None:
+    async def on_disk() -> dict[tuple[str, str], Row]:
+        async with crabstore.open(str(home / "store.crmem")) as store:
+            assert (await ingest(store, [home])).ok
+        async with crabstore.open(str(home / "store.crmem")) as store:
+            assert (await ingest(store, [home])).with_status("unchanged") == 3
+            return await rows(store)
+
+    with Stored() as stored:
+        assert asyncio.run(on_disk()) == stored.run(home)[1]
 
 
 # -- again, and grown --

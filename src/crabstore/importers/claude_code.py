@@ -174,7 +174,8 @@ class _Reader:
         if grown:
             yield from thread.regrown(message_id)
             return
-        thread.title("answer", title_of(entry.indexable()))
+        if not thread.titled:
+            thread.title("answer", title_of(entry.indexable()))
         thread.place(entry, self._parent(line.value, thread), prompt=False)
         yield from thread.hold(message_id, entry, line.size) if message_id else thread.send(entry)
 

@@ -61,6 +61,11 @@ class Thread:
         """The id of the entry that was written last, "" before the first."""
         return self._last
 
+    @property
+    def titled(self) -> bool:
+        """Whether any title was proposed."""
+        return bool(self._titles)
+
     def title(self, rank: str, text: str) -> None:
         """Propose a title."""
         if text and (rank not in self._titles or RANKS.index(rank) > RANKS.index("prompt")):

@@ -60,6 +60,7 @@ _COMPANIONS = (
     ({"session_id", "ts", "text"}, "Codex prompt history"),
     ({"id", "thread_name", "updated_at"}, "Codex session index"),
 )
+_EXEC_OUTPUT = "output of `codex exec --json`"
 _EXEC = re.compile(r"(thread|turn|item)\.\w+")
 
 _CLAUDE_OWN = frozenset(
@@ -192,7 +193,7 @@ def _refuse(value: dict[str, Json]) -> None:
         if members <= names:
             raise Refused(format_name, ", ".join(sorted(members)))
     if _EXEC.fullmatch(string(value.get("type"))):
-        raise Refused("output of `codex exec --json`", string(value.get("type")))
+        raise Refused(_EXEC_OUTPUT, string(value.get("type")))
     for members, format_name in _COMPANIONS:
         if members <= value.keys() and "type" not in value:
             raise Refused(format_name, ", ".join(sorted(members)))

@@ -36,6 +36,9 @@ _BATCH_ENTRIES = 256
 _BATCH_BYTES = 1 << 20
 """What is held back before it is written, of all sessions of a file together."""
 
+_BREATH = 16
+"""Events after which others on the event loop have their turn."""
+
 _FILE = "file"
 """Stands for the tool in the source rows that say how far a file was read; these rows name no session."""
 
@@ -170,8 +173,10 @@ class _Ingest:
     async def run(self, events: Iterator[Event]) -> bool:
         """Whether everything could be stored."""
         try:
-            for event in events:
+            for number, event in enumerate(events):
                 await self._take(event)
+                if number % _BREATH == 0:
+                    await asyncio.sleep(0)
         except Unreadable:
             await self._flush()
             raise
