@@ -331,3 +331,4 @@ def test_what_is_no_rollout_line_is_reported_and_unknown_kinds_are_not() -> None
         [meta(), rollout("world_state", {"x": 1}), rollout("novelty", []), {"silly": 1}, said("user", "go")]
     )
     assert [problem.line for problem in problems(events)] == [4]
+    assert [entry.text for entry in entries(events)] == ["go"]

@@ -145,6 +145,15 @@ def test_a_line_over_the_limit_is_skipped_with_its_size(monkeypatch: pytest.Monk
     assert "5009 bytes" in problem.reason
 
 
+def test_a_long_utf16_line_is_skipped_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_RECORD", 1000)
+    text = '{"a":1}\n{"a":"' + "x" * 200_000 + '"}\n{"a":2}\n'
+    data = b"\xff\xfe" + text.encode("utf-16-le")
+    assert values(data) == [{"a": 1}, {"a": 2}]
+    assert [(line.number, line.offset) for line in bad(data)] == [(2, 2 + 2 * 8)]
+    assert [line.offset for line in read(data)][-1] == len(data) - 2 * 8
+
+
 def test_lines_can_be_passed_over_unparsed() -> None:
     found = list(read_lines(stream(b'skip me\n{"a":1}\n'), lambda raw: raw.startswith(b"skip")))
     assert [line.number for line in found] == [2]

@@ -140,8 +140,10 @@ class _Reader:
         kind, payload = string(row.get("type")), row.get("payload")
         if kind and isinstance(payload, dict):
             yield from self._line(line, kind, payload)
-        elif kind:
+        elif kind and payload is None:
             yield from self._item(line, row)
+        elif kind:
+            return  # a kind that is not known, with something else than an object in it
         elif "record_type" not in row and ("id" in row or "instructions" in row):
             self.header(row)
         elif "record_type" not in row:

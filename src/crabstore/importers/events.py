@@ -60,8 +60,6 @@ class Problem:
     offset: int = 0
     note: bool = False
     """Nothing is lost by it."""
-    path: str = ""
-    """The file; the importer fills it in."""
 
     @classmethod
     def of(cls, bad: BadLine) -> Problem:

@@ -76,8 +76,8 @@ def read_lines(
     """
     reader = _Reader()
     for number, (offset, raw) in enumerate(_raw_lines(stream), 1):
-        if isinstance(raw, BadLine):
-            yield raw
+        if isinstance(raw, str):
+            yield BadLine(number, offset, raw)
         elif (line := raw.strip(b" \t\r\n\0")) and not (skip and skip(line)):
             yield from reader.read(number, offset, line, last=not raw.endswith(b"\n"))
 
@@ -113,20 +113,21 @@ def clean(value: Json) -> Json:
 # -- lines as bytes --
 
 
-def _raw_lines(stream: io.BufferedReader) -> Iterator[tuple[int, bytes | BadLine]]:
-    """Offset and bytes of each line. Only a newline ends a line: U+2028 is legal inside JSON strings."""
+def _raw_lines(stream: io.BufferedReader) -> Iterator[tuple[int, bytes | str]]:
+    """Offset and bytes of each line, or why it is not read.
+
+    Only a newline ends a line: U+2028 and its like are legal inside JSON strings.
+    """
     head = stream.peek(4)[:4]
     if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         yield from _utf16_lines(stream)
         return
     offset = len(stream.read(3)) if head.startswith(codecs.BOM_UTF8) else 0
-    number = 0
     while raw := stream.readline(MAX_RECORD + 1):
-        number += 1
         size = len(raw)
         if size > MAX_RECORD and not raw.endswith(b"\n"):
             size += _skip_line(stream)
-            yield offset, BadLine(number, offset, f"{size} bytes: lines over {MAX_RECORD} are skipped")
+            yield offset, f"{size} bytes: lines over {MAX_RECORD} are skipped"
         else:
             yield offset, raw
         offset += size
@@ -141,22 +142,27 @@ def _skip_line(stream: io.BufferedReader) -> int:
     return size
 
 
-def _utf16_lines(stream: io.BufferedReader) -> Iterator[tuple[int, bytes | BadLine]]:
+def _utf16_lines(stream: io.BufferedReader) -> Iterator[tuple[int, bytes | str]]:
     """Lines of a UTF-16 file, as shells that redirect write it, in UTF-8; offsets are the file's own."""
     decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
-    offset, number, rest = 2, 0, ""
-    while True:
-        chunk = stream.read(1 << 16)
-        *lines, rest = (rest + decoder.decode(chunk, final=not chunk)).split("\n")
-        for line in [line + "\n" for line in lines] + ([rest] if rest and not chunk else []):
-            number += 1
-            yield offset, line.encode(errors="replace")
-            offset += len(line.encode("utf-16-le", "surrogatepass"))
-        if not chunk:
-            return
+    offset, rest, dropping = 2, "", False
+    while chunk := stream.read(1 << 16):
+        *lines, rest = (rest + decoder.decode(chunk)).split("\n")
+        for line in lines:
+            if not dropping:
+                yield offset, f"{line}\n".encode(errors="replace")
+            offset += _utf16_size(line) + 2
+            dropping = False
         if len(rest) > MAX_RECORD:
-            yield offset, BadLine(number + 1, offset, f"a line of UTF-16 over {MAX_RECORD} characters")
-            return
+            if not dropping:
+                yield offset, f"lines over {MAX_RECORD} characters are skipped"
+            offset, rest, dropping = offset + _utf16_size(rest), "", True
+    if rest and not dropping:
+        yield offset, rest.encode(errors="replace")
+
+
+def _utf16_size(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass"))
 
 
 # -- a line as objects --
