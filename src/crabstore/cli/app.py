@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from . import agents, memory, sessions, skills
 from .call import JsonOption, StoreOption, command, report, take_globals
+from .demo import demo
 from .failures import ExitCode, Failure
 from .importing import import_transcripts
 from .maintenance import compact, reindex, stats, verify
@@ -59,6 +60,7 @@ command(app, "stats")(stats)
 command(app, "verify")(verify)
 command(app, "compact")(compact)
 command(app, "reindex")(reindex)
+command(app, "demo")(demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

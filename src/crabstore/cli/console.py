@@ -45,6 +45,9 @@ _SAFE = _PICTURES | _HIDDEN | _HALVES
 
 _BREAKS = dict.fromkeys(map(ord, "\t\n\r\f\v\x85\u2028\u2029"), " ")
 
+_WORD = 20
+"""How far an excerpt gives way so that it ends at a word."""
+
 Span = tuple[int, int]
 """(start, end) in characters."""
 
@@ -167,7 +170,7 @@ def excerpt(text: str, spans: Sequence[Span], most: int, *, terminal: bool) -> T
     """
     flat = clean(text.translate(_BREAKS))
     start = _start(flat, spans, most)
-    stop = min(len(flat), start + most)
+    stop = _stop(flat, spans, start + most)
     marked = Text("… " if start else "")
     at = start
     for begin, end in _joined(flat, spans):
@@ -184,6 +187,15 @@ def _start(flat: str, spans: Sequence[Span], most: int) -> int:
     first = spans[0][0] if spans else 0
     start = max(0, min(first - most // 4, len(flat) - most))
     return flat.find(" ", start, first) + 1 or start if start else 0
+
+
+def _stop(flat: str, spans: Sequence[Span], end: int) -> int:
+    """Where to end so that the first span is whole, at a word."""
+    if end >= len(flat):
+        return len(flat)
+    first = spans[0][1] if spans else 0
+    space = flat.rfind(" ", max(first, end - _WORD), end)
+    return space if space >= 0 else end
 
 
 def _joined(flat: str, spans: Iterable[Span]) -> list[Span]:

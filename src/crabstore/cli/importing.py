@@ -16,7 +16,7 @@ from .call import Call
 from .console import Column, Screen, count, one_line
 from .failures import CliError, ExitCode
 from .progress import progress
-from .summary import HEADS, cells, place_document, placed, report_document
+from .summary import HEADS, cells, news, place_document, placed, report_document
 
 __all__ = ["draw_report", "import_paths", "import_transcripts"]
 
@@ -114,12 +114,7 @@ def _draw(screen: Screen, call: Call, job: _Import) -> None:
     if job.places:
         screen.show("")
     draw_report(screen, job.report)
-    screen.show("", f"{_news(job.report)}; search: {call.again('search', 'WORDS')}")
-
-
-def _news(report: Report) -> str:
-    sessions = count(report.total("new_sessions"), "new session")
-    return f"{sessions}, {count(report.total('added'), 'new message')}"
+    screen.show("", f"{news(job.report)}; search: {call.again('search', 'WORDS')}")
 
 
 def _draw_problems(screen: Screen, report: Report) -> None:

@@ -22,7 +22,7 @@ from .lookup import agent_names, find_agent
 from .moments import since as since_moment
 from .moments import until as until_moment
 
-__all__ = ["Found", "draw_found", "find", "project_of", "search"]
+__all__ = ["Found", "draw_found", "find", "found_document", "project_of", "search"]
 
 _BEST, _AROUND = 400, 160
 """Characters shown of the message that matches, and of those around it."""
@@ -72,7 +72,7 @@ def search(
         until=until_moment(until, now),
     )
     found = call.read(lambda store: find(store, query, where, limit=limit, context=context))
-    call.answer(_document(call, query, found), lambda screen: draw_found(screen, call, found))
+    call.answer(found_document(call, query, found), lambda screen: draw_found(screen, call, found))
     return None
 
 
@@ -87,12 +87,13 @@ async def find(store: Backend, query: str, where: SessionFilter, *, limit: int, 
     return Found(answer, names, took * 1000)
 
 
-def draw_found(screen: Screen, call: Call, found: Found) -> None:
-    """Every hit with its window and how to open it; at the end how many, and whether these are all."""
+def draw_found(screen: Screen, call: Call, found: Found, *, openings: bool = True) -> None:
+    """Every hit with its window, and with `openings` how to open it; then how many, and whether these are all."""
     for place, hit in enumerate(found.answer.hits, 1):
-        screen.show(*_heading(place, hit, found.names), _window(screen, hit), _opening(call, hit), "")
+        opening = [_opening(call, hit)] if openings else []
+        screen.show(*_heading(place, hit, found.names), _window(screen, hit), *opening, "")
     hits = count(len(found.answer.hits), "session")
-    rest = "complete" if found.answer.complete else "not complete: --limit shows more"
+    rest = "complete" if found.answer.complete else "not complete (--limit shows more)"
     screen.show(Text(f"{hits}, {rest}, {found.milliseconds:.1f} ms", style="dim"))
 
 
@@ -103,7 +104,8 @@ def project_of(text: str) -> str:
     return text
 
 
-def _document(call: Call, query: str, found: Found) -> Document:
+def found_document(call: Call, query: str, found: Found) -> Document:
+    """As ``--json`` gives it."""
     return {
         "query": query,
         "hits": [hit_document(hit, found.names, _command(call, hit)) for hit in found.answer.hits],

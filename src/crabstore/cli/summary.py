@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..importers import FileReport, Place, Problem, Report
-from .console import size
+from .console import count, size
 from .documents import Document
 
-__all__ = ["HEADS", "cells", "place_document", "placed", "report_document"]
+__all__ = ["HEADS", "cells", "news", "place_document", "placed", "report_document"]
 
 HEADS = ("files", "sessions", "messages", "known", "left out", "bytes")
 """What the table tells of a source."""
@@ -43,6 +43,12 @@ class _Row:
 def cells(report: Report) -> list[tuple[str, ...]]:
     """The table's rows: the source, and what HEADS says."""
     return [(source, *_cells(row)) for source, row in _by_source(report.files).items()]
+
+
+def news(report: Report) -> str:
+    """How much is new, in words."""
+    sessions = count(report.total("new_sessions"), "new session")
+    return f"{sessions}, {count(report.total('added'), 'new message')}"
 
 
 def placed(path: str, problem: Problem) -> str:
