@@ -113,6 +113,16 @@ def test_the_same_word_twice_is_two_messages() -> None:
     assert [text for _, _, text in told([meta(), *both])] == ["yes", "yes"]
 
 
+def test_words_beside_an_image_are_the_notices_twin() -> None:
+    parts = [
+        {"type": "input_text", "text": "<image>"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AA"},
+    ]
+    shown = item("message", role="user", content=[*parts, {"type": "input_text", "text": "what is this?"}])
+    (entry,) = entries(read_codex([meta(), shown, notice("user_message", "what is this?")]))
+    assert (entry.message, entry.mark) == (shown["payload"], "")
+
+
 def test_a_notice_that_no_item_repeats_is_a_message() -> None:
     rows = [meta(), notice("user_message", "go"), notice("agent_message", "done")]
     assert told(rows) == [("user", "", "go"), ("assistant", "", "done")]
@@ -221,6 +231,11 @@ def test_the_title_is_the_name_of_the_thread() -> None:
         title(read_codex([*rows, event("thread_name_updated", thread_name="Two")], **{ROLLOUT: "Indexed"}))
         == "Two"
     )
+
+
+def test_what_an_editor_tells_about_itself_is_no_title() -> None:
+    asked = "# Context from my IDE setup:\n\n## Open tabs:\n- a.py\n\n## My request for Codex:\nwhy slow?"
+    assert title(read_codex([meta(), said("user", asked)])) == "why slow?"
 
 
 def test_the_session_index_is_read_and_its_last_line_counts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import importlib
 import io
 import os
@@ -38,6 +39,7 @@ from tests.importers.writing import (
 from crabstore.backends.volatile import VolatileBackend
 from crabstore.importers import Report, claude_code, ingest
 from crabstore.importers.events import Message
+from crabstore.store.messages import repair
 
 importing = importlib.import_module("crabstore.importers.ingest")
 
@@ -316,3 +318,34 @@ def test_memory_does_not_grow_with_a_file(messages: int) -> None:
         tracemalloc.stop()
     assert size > 14_000_000
     assert peak < 4_000_000
+
+
+# -- members of any kind --
+
+JUNK: list[Any] = [None, 7, True, "", [], {}, [None], [[]], {"type": "x"}, "2025-01-01", [{"type": "text"}]]
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    members: Any = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for name, inner in members:
+        yield (*path, name)
+        yield from _places(inner, (*path, name))
+
+
+@thorough
+@given(files, st.data())
+def test_members_of_any_kind_end_in_no_exception(file: tuple[str, list[Any]], data: st.DataObject) -> None:
+    kind, lines = file
+    lines = copy.deepcopy(lines)
+    for _ in range(data.draw(st.integers(1, 3))):
+        *path, last = data.draw(st.sampled_from(list(_places(lines))))
+        inner: Any = lines
+        for name in path:
+            inner = inner[name]
+        inner[last] = copy.deepcopy(data.draw(st.sampled_from(JUNK)))
+    _, held = through(NAMES[kind], [jsonl(lines)])
+    for row in held.values():
+        repaired = repair(row[5])
+        assert repair(repaired) == repaired

@@ -213,7 +213,7 @@ class _Reader:
             yield Session(self._id, self._project, created_at, parent=self._parent)
         if entry.role == "user" and not entry.mark:
             self._prompts.append([])
-            self._title("prompt", entry.text)
+            self._title("prompt", entry.text.rpartition(_REQUEST)[2])
         elif entry.role == "assistant":
             self._title("answer", entry.indexable())
         self._prompts[-1].append(entry.id)
@@ -223,6 +223,9 @@ class _Reader:
         if text.strip() and (rank == "name" or rank not in self._titles):
             self._titles[rank] = title_of(text)
 
+
+_REQUEST = "## My request for Codex:"
+"""Stands between what an editor tells about itself and what the person typed."""
 
 _RANKS = ("name", "index", "prompt", "answer")
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..store.messages import HistoryEntry
+from ..store.messages import HistoryEntry, Text
 from ..store.records import evolve
 
 __all__ = ["Turns"]
@@ -53,6 +53,8 @@ class _Held:
     entry: HistoryEntry
     notice: bool
     text: str
+    texts: frozenset[str]
+    """The whole text, and each part of it: beside an image, the notice repeats only the words."""
     twin: bool = False
     """Both shapes were seen."""
 
@@ -74,7 +76,8 @@ class Turns:
             yield from self.flush()
             self._side, self._prompt = side, None
             self._aborts.clear()
-        new = _Held(line, entry, notice, _key(entry.text))
+        texts = [block.text for block in entry.blocks if isinstance(block, Text)]
+        new = _Held(line, entry, notice, _key(entry.text), frozenset(map(_key, [entry.text, *texts])))
         if not self._paired(new):
             self._run.append(new)
         if side == "agent":
@@ -97,7 +100,7 @@ class Turns:
         for held in self._run:
             if held.twin or held.notice == new.notice:
                 continue
-            if held.text == new.text and held.entry.role == new.entry.role and held.text:
+            if held.entry.role == new.entry.role and (held.texts & new.texts) - {""}:
                 if held.notice:
                     held.entry = evolve(new.entry, id=held.entry.id)
                 held.twin = True
