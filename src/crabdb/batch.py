@@ -1,11 +1,9 @@
-"""Records staged for one commit."""
-
-from zlib import crc32
+"""Changes staged for one commit."""
 
 from crabdb.arguments import check_key, check_put
 from crabdb.errors import InvalidArgument
-from crabdb.format import BODY_LIMIT, encode_delete, encode_put
-from crabdb.log import Staged
+from crabdb.format import BODY_LIMIT, RECORD_OVERHEAD
+from crabdb.index import Change
 
 __all__ = ["Batch"]
 
@@ -17,25 +15,29 @@ class Batch:
     """
 
     def __init__(self) -> None:
-        self.staged: list[Staged] = []
+        self.changes: list[Change] = []
         self._size = 0
 
     def __len__(self) -> int:
-        return len(self.staged)
+        return len(self.changes)
 
     def put(self, col: int, key: bytes, value: bytes) -> None:
         """Stage a put. Raises `InvalidArgument`, also if the batch outgrows 64 MiB."""
         check_put(col, key, value)
-        self._stage((col, key, encode_put(col, key, value), len(value), crc32(value)))
+        size = self._size + RECORD_OVERHEAD + len(key) + len(value)
+        if size > BODY_LIMIT:
+            self._check_size(size)
+        self.changes.append((col, key, value))
+        self._size = size
 
     def delete(self, col: int, key: bytes) -> None:
-        """Stage a delete; of a key that is not there it is nothing. Raises `InvalidArgument`."""
+        """Stage a delete; of a key that is not there it is nothing. Raises as `put`."""
         check_key(col, key)
-        self._stage((col, key, encode_delete(col, key), None, 0))
-
-    def _stage(self, staged: Staged) -> None:
-        size = self._size + len(staged[2])
-        if size > BODY_LIMIT and self.staged:
-            raise InvalidArgument("batch", f"would be {size} bytes, more than the {BODY_LIMIT} of one commit")
-        self.staged.append(staged)
+        size = self._size + RECORD_OVERHEAD + len(key)
+        self._check_size(size)
+        self.changes.append((col, key, None))
         self._size = size
+
+    def _check_size(self, size: int) -> None:
+        if size > BODY_LIMIT and self.changes:
+            raise InvalidArgument("batch", f"would be {size} bytes, more than the {BODY_LIMIT} of one commit")

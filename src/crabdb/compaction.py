@@ -8,8 +8,10 @@ dropped silently.
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from crabdb.log import FRAMED_TOGETHER, Log, Staged, stage_delete, stage_put
-from crabdb.reading import read_values
+from crabdb.format import RECORD_OVERHEAD
+from crabdb.index import Change
+from crabdb.log import FRAMED_TOGETHER, Log
+from crabdb.reading import read_value, read_values
 
 __all__ = ["copy_changes", "copy_live", "finish_copy"]
 
@@ -19,17 +21,18 @@ READ_TOGETHER = 1000
 
 def copy_live(old: Log, entries: Iterable[tuple[int, bytes, bytes]], new: Log) -> Iterator[None]:
     """Copy these entries of the old log; a generator that yields after each piece of work."""
-    batch: list[Staged] = []
+    batch: list[Change] = []
     size = 0
     rest = iter(entries)
     while piece := list(islice(rest, READ_TOGETHER)):
-        for (col, key, _), value in zip(piece, read_values(old.file, old.path, piece), strict=True):
-            staged = stage_put(col, key, value)
-            if batch and size + len(staged[2]) > FRAMED_TOGETHER:
+        values = read_values(old.file, old.path, [entry[1] for entry in piece], [entry[2] for entry in piece])
+        for (col, key, _), value in zip(piece, values, strict=True):
+            length = RECORD_OVERHEAD + len(key) + len(value)
+            if batch and size + length > FRAMED_TOGETHER:
                 new.append(batch)
                 batch, size = [], 0
-            batch.append(staged)
-            size += len(staged[2])
+            batch.append((col, key, value))
+            size += length
         yield
     if batch:
         new.append(batch)
@@ -40,16 +43,13 @@ def copy_changes(old: Log, new: Log) -> int:
     journal = old.journal or []
     touched = list(dict.fromkeys(journal[:]))
     del journal[: len(journal)]
-    batch = []
     for col, key in touched:
         location = old.index.maps[col].get(key)
         if location is not None:
-            batch.append(stage_put(col, key, read_values(old.file, old.path, [(col, key, location)])[0]))
+            new.append_put(col, key, read_value(old.file, old.path, key, location))
         elif key in new.index.maps[col]:
-            batch.append(stage_delete(col, key))
-    for staged in batch:
-        new.append([staged])
-    return len(batch)
+            new.append([(col, key, None)])
+    return len(touched)
 
 
 def finish_copy(new: Log) -> None:

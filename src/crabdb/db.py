@@ -17,7 +17,8 @@ from crabdb.batch import Batch
 from crabdb.compaction import copy_changes, copy_live, finish_copy
 from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed
 from crabdb.files import OS, AnyPath, Files, Forkable, guard_fork
-from crabdb.log import Log, Staged, stage_delete
+from crabdb.index import Change
+from crabdb.log import Log
 from crabdb.opening import Opened, new_file, open_reader, open_writer, typed_errors
 from crabdb.options import Options
 from crabdb.reading import read_value, read_values
@@ -91,7 +92,7 @@ class CrabDB(Forkable):
         check_key(col, key)
         log = self._log or self._closed()
         location = log.index.maps[col].get(key)
-        return None if location is None else read_value(log.file, log.path, col, key, location)
+        return None if location is None else read_value(log.file, log.path, key, location)
 
     def get_many(self, col: int, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of several keys in their order, read together where they lie together. Raises as `get`."""
@@ -99,8 +100,10 @@ class CrabDB(Forkable):
             check_key(col, key)
         log = self._log or self._closed()
         locations = [log.index.maps[col].get(key) for key in keys]
-        items = [(col, key, where) for key, where in zip(keys, locations, strict=True) if where is not None]
-        values = iter(read_values(log.file, log.path, items))
+        found = [(key, where) for key, where in zip(keys, locations, strict=True) if where is not None]
+        values = iter(
+            read_values(log.file, log.path, [key for key, _ in found], [where for _, where in found])
+        )
         return [None if where is None else next(values) for where in locations]
 
     def scan_keys(
@@ -134,9 +137,8 @@ class CrabDB(Forkable):
         """
         check_page(col, prefix, after, limit)
         log = self._log or self._closed()
-        found = log.index.items(col, prefix, after, limit, reverse)
-        values = read_values(log.file, log.path, [(col, key, location) for key, location in found])
-        return [(key, value) for (key, _), value in zip(found, values, strict=True)]
+        keys, locations = log.index.items(col, prefix, after, limit, reverse)
+        return list(zip(keys, read_values(log.file, log.path, keys, locations), strict=True))
 
     def __len__(self) -> int:
         return len((self._log or self._closed()).index)
@@ -160,7 +162,7 @@ class CrabDB(Forkable):
             log.check()
             if key not in log.index.maps[col]:
                 return False
-            log.append([stage_delete(col, key)])
+            log.append([(col, key, None)])
         self._after_commit(log)
         return True
 
@@ -170,13 +172,13 @@ class CrabDB(Forkable):
         self._writer().check()
         batch = Batch()
         yield batch
-        if batch.staged:
-            self._commit(batch.staged)
+        if batch.changes:
+            self._commit(batch.changes)
 
-    def _commit(self, staged: Sequence[Staged]) -> None:
+    def _commit(self, changes: Sequence[Change]) -> None:
         with self._appending:
             log = self._writing or self._refuse()
-            log.append(staged)
+            log.append(changes)
         if log.end - log.index.live > self._alarm:
             self._after_commit(log)
 

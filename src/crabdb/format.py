@@ -26,7 +26,7 @@ Checksums are CRC-32 that starts from the file's salt, so that no user's value c
 zeros never check; only `val_crc` is a plain CRC-32. `docs/format.md` works an example of each.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
@@ -70,11 +70,11 @@ __all__ = [
     "decode_snapshot",
     "encode_attestation",
     "encode_bare_header",
-    "encode_delete",
     "encode_frame",
     "encode_header",
     "encode_identity",
     "encode_put",
+    "encode_records",
     "encode_snapshot",
     "is_damaged_frame",
     "snapshot_prefix",
@@ -91,6 +91,7 @@ PUT: Final = 0
 DELETE: Final = 1
 RECORD: Final = Struct("<BBI")
 LENGTH: Final = Struct("<I")
+NO_LENGTH: Final = LENGTH.pack(0)
 RECORD_OVERHEAD: Final = RECORD.size + LENGTH.size
 LENGTH_LIMIT: Final = 0xFFFF_FFFF
 RESERVED: Final = 255
@@ -191,12 +192,8 @@ class BareEntry(NamedTuple):
     offset: int
 
 
-class SnapshotEntry(NamedTuple):
-    """One key of the index with the packed `LOCATION` of its record."""
-
-    col: int
-    key: bytes
-    location: bytes
+SnapshotEntry = tuple[int, bytes, bytes]
+"""Column, key and packed location of one key in an index."""
 
 
 def encode_header(index_at: int = 0, index_len: int = 0, root: int = 0) -> bytes:
@@ -233,9 +230,16 @@ def encode_put(col: int, key: bytes, value: bytes) -> bytes:
     return RECORD.pack(PUT, col, len(key)) + key + LENGTH.pack(len(value)) + value
 
 
-def encode_delete(col: int, key: bytes) -> bytes:
-    """One delete record."""
-    return RECORD.pack(DELETE, col, len(key)) + key + LENGTH.pack(0)
+def encode_records(changes: Iterable[tuple[int, bytes, bytes | None]]) -> bytes:
+    """One record after another: a put, or a delete where the value is None."""
+    parts: list[bytes] = []
+    head, length = RECORD.pack, LENGTH.pack
+    for col, key, value in changes:
+        if value is None:
+            parts += (head(DELETE, col, len(key)), key, NO_LENGTH)
+        else:
+            parts += (head(PUT, col, len(key)), key, length(len(value)), value)
+    return b"".join(parts)
 
 
 def encode_identity(identity: Identity) -> bytes:
@@ -276,12 +280,10 @@ def encode_attestation(
 
 def decode_frame(data: bytes | memoryview, start: int, salt: int) -> Frame | None:
     """The frame of this file at `start` of `data`, wherever it was meant to stand; None if there is none."""
-    if len(data) - start < FRAME_SIZE or data[start : start + len(FRAME_PREFIX)] != FRAME_PREFIX:
+    if data[start : start + 11] != FRAME_PREFIX or len(data) - start < FRAME_SIZE:
         return None
-    head_crc, *summed = FRAME_FIELDS.unpack_from(data, start + len(FRAME_PREFIX))
-    if crc32(data[start + 15 : start + FRAME_SIZE], salt) != head_crc:
-        return None
-    return Frame(head_crc, *summed)
+    frame = Frame._make(FRAME_FIELDS.unpack_from(data, start + 11))
+    return frame if crc32(data[start + 15 : start + FRAME_SIZE], salt) == frame.head_crc else None
 
 
 def is_damaged_frame(data: bytes | memoryview, start: int, at: int, salt: int) -> bool:
@@ -307,7 +309,7 @@ def snapshot_size(count: int, key_bytes: int) -> int:
 
 
 def encode_snapshot(
-    entries: Iterator[tuple[int, bytes, bytes]], count: int, *, live: int, identity_at: int, salt: int
+    entries: Iterable[SnapshotEntry], count: int, *, live: int, identity_at: int, salt: int
 ) -> tuple[bytes, int]:
     """A snapshot's value and its root.
 
@@ -372,14 +374,16 @@ def decode_snapshot(data: bytes, foot: Foot) -> list[SnapshotEntry]:
 
 
 def _entries(data: bytes, rows: list[tuple[int, int, int]], end: int) -> list[SnapshotEntry]:
+    """The entries that begin where the rows say, the last of which ends at `end`."""
+    pack, offset, length = LOCATION.pack, OFFSET.unpack_from, LENGTH.unpack_from
     ends = [*(row[0] for row in rows[1:]), end] if rows else []
-    pack, offset, lengths = LOCATION.pack, OFFSET.unpack_from, LENGTH.unpack_from
     entries = []
     for (start, val_len, val_crc), stop in zip(rows, ends, strict=True):
-        if start + lengths(data, start + 1)[0] + 13 != stop:
+        key_end = stop - OFFSET.size
+        if start + ENTRY.size + length(data, start + 1)[0] != key_end:
             raise Malformed("an entry of the snapshot does not fit its place")
-        location = pack(offset(data, stop - 8)[0], val_len, val_crc)
-        entries.append(SnapshotEntry(data[start], data[start + 5 : stop - 8], location))
+        location = pack(offset(data, key_end)[0], val_len, val_crc)
+        entries.append((data[start], data[start + ENTRY.size : key_end], location))
     return entries
 
 

@@ -15,9 +15,10 @@ lock, under which a batch is applied too, so that a range never sees half of one
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from threading import Lock
 from typing import Final
+from zlib import crc32
 
 from crabdb.format import LOCATION, RECORD_OVERHEAD, RESERVED
 
@@ -28,8 +29,8 @@ CHUNK: Final = 512
 list of chunks stays short."""
 
 
-Change = tuple[int, bytes, bytes | None, int]
-"""What a commit does to one key: column, key, packed location (None for a delete), size of the record."""
+Change = tuple[int, bytes, bytes | None]
+"""What is to become of one key: column, key, value (None: delete)."""
 
 Undo = tuple[int, bytes, bytes | None]
 """What brings a key back to what it was: column, key, packed location (None if it was not there)."""
@@ -103,37 +104,40 @@ class SortedKeys:
         """Keys from `low` up to but without `high`: the first `limit` of them, or the last ones in falling
         order.
         """
-        start = self._place(low)
-        stop = (len(self._chunks) - 1, len(self._chunks[-1])) if high is None else self._place(high)
-        if start >= stop:
-            return []
-        return self._last(start, stop, limit) if reverse else self._first(start, stop, limit)
+        return self._last(low, high, limit) if reverse else self._first(low, high, limit)
 
-    def _place(self, key: bytes) -> tuple[int, int]:
-        number = self._chunk_of(key)
-        return number, bisect_left(self._chunks[number], key)
-
-    def _slice(self, number: int, start: tuple[int, int], stop: tuple[int, int]) -> list[bytes]:
-        begin = start[1] if number == start[0] else 0
-        return self._chunks[number][begin : stop[1]] if number == stop[0] else self._chunks[number][begin:]
-
-    def _first(self, start: tuple[int, int], stop: tuple[int, int], limit: int | None) -> list[bytes]:
+    def _first(self, low: bytes, high: bytes | None, limit: int | None) -> list[bytes]:
         found: list[bytes] = []
-        for number in range(start[0], stop[0] + 1):
-            found += self._slice(number, start, stop)
-            if limit is not None and len(found) >= limit:
-                return found[:limit]
-        return found
-
-    def _last(self, start: tuple[int, int], stop: tuple[int, int], limit: int | None) -> list[bytes]:
-        found: list[bytes] = []
-        for number in range(stop[0], start[0] - 1, -1):
-            part = self._slice(number, start, stop)
-            part.reverse()
+        number = self._chunk_of(low)
+        place = bisect_left(self._chunks[number], low)
+        for chunk in islice(self._chunks, number, None):
+            stop = len(chunk) if limit is None else place + limit - len(found)
+            part = chunk[place:stop]
+            if high is not None and part and part[-1] >= high:
+                return found + part[: bisect_left(part, high)]
             found += part
             if limit is not None and len(found) >= limit:
-                return found[:limit]
+                break
+            place = 0
         return found
+
+    def _last(self, low: bytes, high: bytes | None, limit: int | None) -> list[bytes]:
+        found: list[bytes] = []
+        number = len(self._chunks) - 1 if high is None else self._chunk_of(high)
+        chunk = self._chunks[number]
+        stop = len(chunk) if high is None else bisect_left(chunk, high)
+        while True:
+            part = chunk[0 if limit is None else max(stop - limit + len(found), 0) : stop]
+            if part and part[0] < low:
+                part = part[bisect_left(part, low) :]
+                number = 0
+            part.reverse()
+            found += part
+            if number == 0 or (limit is not None and len(found) >= limit):
+                return found
+            number -= 1
+            chunk = self._chunks[number]
+            stop = len(chunk)
 
 
 class Column:
@@ -198,17 +202,23 @@ class Index:
         column.owed.append(key)
         self.live -= RECORD_OVERHEAD + len(key) + LOCATION.unpack(old)[1]
 
-    def apply(self, changes: Sequence[Change], undo: list[Undo]) -> None:
-        """Make several changes that ranges see together or not at all, each after noting in `undo` what was."""
-        maps = self.maps
+    def apply(self, changes: Sequence[Change], at: int, undo: list[Undo]) -> None:
+        """Take in records that stand one after another from `at` on, so that ranges see all or none of them;
+        each after noting in `undo` what was.
+        """
+        columns, pack = self._columns, LOCATION.pack
         with self._order:
-            for col, key, location, size in changes:
-                old = maps[col].get(key)
+            for col, key, value in changes:
+                old = columns[col].live.get(key)
                 undo.append((col, key, old))
-                if location is not None:
-                    self.put(col, key, location, old, size)
+                size = RECORD_OVERHEAD + len(key)
+                if value is not None:
+                    val_len = len(value)
+                    size += val_len
+                    self.put(col, key, pack(at, val_len, crc32(value)), old, size)
                 elif old is not None:
                     self.delete(col, key, old)
+                at += size
 
     def restore(self, undo: Sequence[Undo]) -> None:
         """Take back changes, however far they had come when they were interrupted."""
@@ -234,13 +244,18 @@ class Index:
 
     def items(
         self, col: int, prefix: bytes, after: bytes | None, limit: int | None, reverse: bool
-    ) -> list[tuple[bytes, bytes]]:
-        """As `keys`, each with its packed location, all of one moment."""
+    ) -> tuple[list[bytes], list[bytes]]:
+        """As `keys`, with the packed locations, all of one moment."""
         low, high = _bounds(prefix, after, reverse)
         live = self.maps[col]
         with self._order:
-            found = self._columns[col].settle().between(low, high, limit, reverse)
-            return [(key, location) for key in found if (location := live.get(key)) is not None]
+            keys = self._columns[col].settle().between(low, high, limit, reverse)
+            try:
+                return keys, [live[key] for key in keys]
+            except KeyError:
+                # Another thread has deleted one of them since.
+                found = {key: where for key in keys if (where := live.get(key)) is not None}
+                return list(found), list(found.values())
 
     def entries(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Every entry in order of column and key. No writer may run meanwhile."""

@@ -20,10 +20,10 @@ from crabdb.format import (
     LOCATION,
     SNAPSHOT_PREFIX_SIZE,
     Identity,
-    encode_delete,
     encode_frame,
     encode_header,
     encode_put,
+    encode_records,
     encode_snapshot,
     snapshot_prefix,
     snapshot_size,
@@ -31,26 +31,10 @@ from crabdb.format import (
 from crabdb.index import Change, Index, Undo
 from crabdb.replay import Snapshot
 
-__all__ = ["FRAMED_TOGETHER", "Log", "Staged", "stage_delete", "stage_put"]
+__all__ = ["FRAMED_TOGETHER", "Log"]
 
 FRAMED_TOGETHER: Final = 1 << 20
 """Bytes of records that a compaction puts into one frame."""
-
-
-Staged = tuple[int, bytes, bytes, int | None, int]
-"""A record that waits to be committed: column, key, encoded record, length of the value (None for a delete),
-its crc.
-"""
-
-
-def stage_put(col: int, key: bytes, value: bytes) -> Staged:
-    """A put, encoded and summed."""
-    return col, key, encode_put(col, key, value), len(value), crc32(value)
-
-
-def stage_delete(col: int, key: bytes) -> Staged:
-    """A delete, encoded."""
-    return col, key, encode_delete(col, key), None, 0
 
 
 class Log:
@@ -96,16 +80,9 @@ class Log:
         if cause is not None:
             raise StoreFailed(self.path, cause)
 
-    def append(self, batch: Sequence[Staged]) -> None:
-        """Commit records as one frame. Raises `DiskFull`, `StoreFailed`; after any error nothing was written."""
-        at = self.end + FRAME_SIZE
-        changes: list[Change] = []
-        pack = LOCATION.pack
-        for col, key, record, val_len, val_crc in batch:
-            size = len(record)
-            changes.append((col, key, None if val_len is None else pack(at, val_len, val_crc), size))
-            at += size
-        self._commit(b"".join([staged[2] for staged in batch]), changes)
+    def append(self, changes: Sequence[Change]) -> None:
+        """Commit changes as one frame. Raises `DiskFull`, `StoreFailed`; after any error nothing was written."""
+        self._commit(encode_records(changes), changes)
 
     def append_put(self, col: int, key: bytes, value: bytes) -> None:
         """As `append`, of one put. Written out: this is the call whose cost everybody feels."""
@@ -161,16 +138,15 @@ class Log:
         self.snapshot = snapshot
 
     def _commit(self, body: bytes, changes: Sequence[Change]) -> None:
-        if self.failure is not None or self.halfway is not None:
-            self.check()
+        self.check()
         at, prev_crc = self.end, self.prev_crc
         data, head_crc = encode_frame(body, at, prev_crc, self.durable, self._salt)
         undo: list[Undo] = []
         try:
             self.file.write(data, at)
-            self.index.apply(changes, undo)
+            self.index.apply(changes, at + FRAME_SIZE, undo)
             if self.journal is not None:
-                self.journal.extend([change[:2] for change in changes])
+                self.journal.extend([(col, key) for col, key, _ in changes])
             self.prev_crc = head_crc
             self.end = at + len(data)
         except BaseException as error:

@@ -11,74 +11,69 @@ from zlib import crc32
 
 from crabdb.errors import Corrupted, ReadFailed
 from crabdb.files import File
-from crabdb.format import LOCATION, PUT, RECORD, RECORD_OVERHEAD
+from crabdb.format import LENGTH, LOCATION, RECORD, RECORD_OVERHEAD
 
-__all__ = ["Item", "read_value", "read_values"]
-
-Item = tuple[int, bytes, bytes]
-"""Column, key, and packed location of a record."""
+__all__ = ["read_value", "read_values"]
 
 SPAN: Final = 1 << 20
 """The most that is read at once, bytes, unless one record is larger."""
 
-SPARSE: Final = 8
-"""Records whose stretch of the file is more than so many times their length are read one by one."""
+SPARSE: Final = 1000
+"""Records that are further apart than this on average, bytes beyond their values, are read one by one."""
 
 
-def read_value(file: File, path: Path, col: int, key: bytes, location: bytes) -> bytes:
-    """The value of the record at a packed location. Raises `Corrupted`, `ReadFailed`."""
+def read_value(file: File, path: Path, key: bytes, location: bytes) -> bytes:
+    """The value of a key's record at a packed location. Raises `Corrupted`, `ReadFailed`."""
     offset, val_len, val_crc = LOCATION.unpack(location)
-    head = RECORD.pack(PUT, col, len(key)) + key
-    start = len(head) + 4
+    start = RECORD_OVERHEAD + len(key)
     try:
         record = file.read(start + val_len, offset)
     except OSError as error:
         raise ReadFailed(path, offset, error) from error
     value = record[start:]
-    if crc32(value) != val_crc or len(value) != val_len or not record.startswith(head):
-        raise _damaged(path, offset, col, key)
+    if crc32(value) != val_crc or not record.startswith(key, RECORD.size) or len(value) != val_len:
+        raise _damaged(path, key, offset)
     return value
 
 
-def read_values(file: File, path: Path, items: Sequence[Item]) -> list[bytes]:
-    """The values of many records, in the order given. Raises `Corrupted`, `ReadFailed`."""
-    if len(items) < 2 or _are_sparse(items):
-        return [read_value(file, path, *item) for item in items]
+def read_values(file: File, path: Path, keys: Sequence[bytes], locations: Sequence[bytes]) -> list[bytes]:
+    """The values of many keys, in the order given. Raises `Corrupted`, `ReadFailed`."""
+    places = list(LOCATION.iter_unpack(b"".join(locations)))
+    if len(places) < 2 or _are_sparse(places):
+        return [read_value(file, path, key, where) for key, where in zip(keys, locations, strict=True)]
     try:
-        return _read_together(file, path, items)
+        return _read_together(file, path, keys, places)
     except OSError as error:
-        raise ReadFailed(path, 0, error) from error
+        raise ReadFailed(path, min(places)[0], error) from error
 
 
-def _are_sparse(items: Sequence[Item]) -> bool:
-    locations = [location for _, _, location in items]
-    first, last = LOCATION.unpack(min(locations)), LOCATION.unpack(max(locations))
-    length = sum([int.from_bytes(location[8:12]) for location in locations]) + len(items) * RECORD_OVERHEAD
-    return bool(last[0] - first[0] > SPARSE * length)
+def _are_sparse(places: list[tuple[int, int, int]]) -> bool:
+    first, last = min(places)[0], max(places)[0]
+    return last - first > SPARSE * len(places) + sum([val_len for _, val_len, _ in places])
 
 
-def _read_together(file: File, path: Path, items: Sequence[Item]) -> list[bytes]:
-    values = [b""] * len(items)
-    unpack, pack = LOCATION.unpack, RECORD.pack
-    locations = [location for _, _, location in items]
-    order = sorted(range(len(items)), key=locations.__getitem__)
-    limit = unpack(locations[order[-1]])[0] + SPAN
-    data, start, end = b"", 0, 0
+def _read_together(
+    file: File, path: Path, keys: Sequence[bytes], places: list[tuple[int, int, int]]
+) -> list[bytes]:
+    values = [b""] * len(places)
+    order = sorted(range(len(places)), key=places.__getitem__)
+    limit = places[order[-1]][0]
+    data, start, length = b"", 0, 0
     for number in order:
-        col, key, location = items[number]
-        offset, val_len, val_crc = unpack(location)
-        value_at = offset + RECORD_OVERHEAD + len(key)
-        if value_at + val_len > end:
-            length = value_at + val_len - offset
-            data = file.read(max(length, min(SPAN, limit - offset)), offset)
-            start, end = offset, offset + len(data)
-        value = data[value_at - start : value_at - start + val_len]
-        head = pack(PUT, col, len(key)) + key
-        if crc32(value) != val_crc or len(value) != val_len or not data.startswith(head, offset - start):
-            raise _damaged(path, offset, col, key)
+        offset, val_len, val_crc = places[number]
+        key = keys[number]
+        value_at = offset + RECORD_OVERHEAD + len(key) - start
+        if value_at + val_len > length:
+            value_at = RECORD_OVERHEAD + len(key)
+            data = file.read(max(value_at + val_len, min(SPAN, limit - offset)), offset)
+            start, length = offset, len(data)
+        value = data[value_at : value_at + val_len]
+        key_at = value_at - LENGTH.size - len(key)
+        if crc32(value) != val_crc or not data.startswith(key, key_at) or len(value) != val_len:
+            raise _damaged(path, key, offset)
         values[number] = value
     return values
 
 
-def _damaged(path: Path, offset: int, col: int, key: bytes) -> Corrupted:
-    return Corrupted(path, offset, f"the record of {key!r} in column {col} is not what was written")
+def _damaged(path: Path, key: bytes, offset: int) -> Corrupted:
+    return Corrupted(path, offset, f"the record of {key!r} is not what was written")

@@ -55,10 +55,9 @@ def test_many_new_keys_one_at_a_time_keep_chunks_short() -> None:
 def test_restored_index_is_what_it_was() -> None:
     found = Index()
     undo: list[Undo] = []
-    place = (7).to_bytes(8) + (3).to_bytes(4) + bytes(4)
-    found.apply([(0, b"a", place, 14), (1, b"b", place, 14)], [])
+    found.apply([(0, b"a", b"1"), (1, b"b", b"22")], 100, [])
     before = [dict(live) for live in found.maps], found.live
-    found.apply([(0, b"a", None, 11), (0, b"c", place, 14), (1, b"b", place, 14)], undo)
+    found.apply([(0, b"a", None), (0, b"c", b"3"), (1, b"b", b"4")], 200, undo)
     found.keys(0, b"", None, None, False)
     found.restore(undo)
     assert ([dict(live) for live in found.maps], found.live) == before
