@@ -86,7 +86,8 @@ def test_the_environment_names_the_store_unless_an_option_does(
 def test_the_default_store_is_made_in_a_folder_of_its_own_that_only_its_owner_may_enter(
     run: Run, tmp_path: Path
 ) -> None:
-    assert run("search", "x").code == ExitCode.MISSING
+    missing = run("search", "x")
+    assert missing.code == ExitCode.MISSING and "`crabstore import` makes one" in missing.err
     assert not (tmp_path / "home" / ".crabstore").exists()
     assert run("memory", "add", "note", "text").code == ExitCode.DONE
     home = tmp_path / "home" / ".crabstore"

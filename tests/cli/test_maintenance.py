@@ -79,14 +79,28 @@ def test_statistics_are_readable(run: Run, filled: Path) -> None:
 
 def test_a_sound_store_is_verified_and_stats_remember_it(run: Run, filled: Path) -> None:
     answer = run("verify", "--json", "--store", filled).json["verified"]
-    assert set(answer) == {"path", "at", "ok", "size", "frames", "records", "keys", "problems"}
-    assert answer["ok"] is True and answer["problems"] == []
+    assert set(answer) == {"path", "at", "ok", "size", "frames", "records", "keys", "problems", "kept"}
+    assert answer["ok"] is True and answer["kept"] is True and answer["problems"] == []
     beside = filled.with_name(f"{filled.name}.verified")
     assert beside.stat().st_mode & 0o777 == 0o600
     verified = run("stats", "--json", "--store", filled).json["verified"]
     assert verified == {name: answer[name] for name in ("at", "ok", "size")} == json.loads(beside.read_text())
     assert run("verify", "--store", filled).out.startswith("sound: ")
     assert "sound; 0 B written since" in run("stats", "--store", filled).out
+
+
+def test_a_verdict_that_cannot_be_kept_is_given_all_the_same(run: Run, filled: Path) -> None:
+    filled.with_name(f"{filled.name}.verified").mkdir()
+    done = run("verify", "--store", filled)
+    assert done.code == ExitCode.DONE and done.out.startswith("sound: ")
+    assert "could not be kept" in done.err
+    assert run("verify", "--json", "--store", filled).json["verified"]["kept"] is False
+
+
+def test_a_store_that_was_rewritten_since_its_verification_says_so(run: Run, filled: Path) -> None:
+    run("verify", "--store", filled)
+    run("compact", "--store", filled)
+    assert "sound; rewritten since" in run("stats", "--store", filled).out
 
 
 def test_a_verdict_that_cannot_be_read_is_none(run: Run, filled: Path) -> None:

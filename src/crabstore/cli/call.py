@@ -19,12 +19,24 @@ from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
 import typer
 
+import crabdb
+
 from ..opening import open as open_store
 from ..store.backend import Backend
 from .console import Screen, one_line, to_json
 from .failures import EXPECTED, CliError, ExitCode, Failure, explain
 
-__all__ = ["Call", "Globals", "JsonOption", "StoreOption", "command", "group", "report", "take_globals"]
+__all__ = [
+    "Call",
+    "Globals",
+    "JsonOption",
+    "StoreOption",
+    "command",
+    "group",
+    "home",
+    "report",
+    "take_globals",
+]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -42,6 +54,16 @@ StoreOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer with one JSON document.")]
+
+
+def home() -> Path:
+    """The person's home directory. Raises CliError if the system knows none."""
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise CliError(
+            ExitCode.USAGE, "usage", "there is no home directory here: name the store with --store"
+        ) from error
 
 
 @dataclass
@@ -70,7 +92,7 @@ class Call:
         """The store's URL."""
         given = self._options.store or os.environ.get(VARIABLE)
         if not given:
-            return str(Path.home() / _DEFAULT)
+            return str(home() / _DEFAULT)
         return str(Path(given).expanduser()) if given.startswith("~") else given
 
     @cached_property
@@ -125,8 +147,13 @@ class Call:
             raise CliError(ExitCode.PARTIAL, "declined", "nothing was changed")
 
     async def _over(self, task: Callable[[Backend], Awaitable[T]], *, create: bool, read_only: bool) -> T:
-        async with open_store(self.url, create=create, read_only=read_only) as store:
-            return await task(store)
+        try:
+            async with open_store(self.url, create=create, read_only=read_only) as store:
+                return await task(store)
+        except crabdb.NotFound as error:
+            if create:
+                raise _no_folder(error.path.parent) from error
+            raise
 
     def _make_home(self) -> None:
         """Make the default store's directory; no other directory is invented."""
@@ -202,6 +229,11 @@ def _guarded(body: Callable[..., ExitCode | None], call: Call, given: Mapping[st
         report(failure, json=call.json)
         return failure.code
     return code
+
+
+def _no_folder(folder: Path) -> CliError:
+    problem = f"the directory {folder} does not exist: make it first, or name another store with --store"
+    return CliError(ExitCode.MISSING, "no-store", problem)
 
 
 def _detach_stdout() -> None:

@@ -77,9 +77,6 @@ class _Rule(NamedTuple):
 
 
 def _missing_store(error: db.NotFound) -> str:
-    folder = error.path.parent
-    if not folder.is_dir():
-        return f"the directory {folder} does not exist: make it first, or name another store with --store"
     return f"there is no store at {error.path}: `crabstore import` makes one, --store names another"
 
 

@@ -12,7 +12,7 @@ import typer
 
 from ..importers import FileReport, Place, Report, find, ingest, places
 from ..store.backend import Backend
-from .call import Call
+from .call import Call, home
 from .console import Column, Screen, count, one_line
 from .failures import CliError, ExitCode
 from .progress import progress
@@ -79,7 +79,7 @@ def draw_report(screen: Screen, report: Report) -> None:
 def _well_known() -> list[Place]:
     claude, codex = os.environ.get("CLAUDE_CONFIG_DIR"), os.environ.get("CODEX_HOME")
     return places(
-        Path.home(),
+        home(),
         claude_config_dir=Path(claude) if claude else None,
         codex_home=Path(codex) if codex else None,
     )

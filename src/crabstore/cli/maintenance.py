@@ -31,7 +31,9 @@ def stats(call: Call) -> ExitCode | None:
 def verify(call: Call) -> ExitCode | None:
     """Read every byte of the store and check it; what was found is kept for `stats`."""
     verdict = call.read(_verify)
-    call.answer({"verified": verdict.document()}, lambda screen: _draw_verdict(screen, verdict))
+    kept = _keep(verdict, call)
+    document = {"verified": verdict.document() | {"kept": kept}}
+    call.answer(document, lambda screen: _draw_verdict(screen, verdict))
     return None if verdict.ok else ExitCode.DAMAGED
 
 
@@ -55,9 +57,17 @@ def reindex(call: Call) -> ExitCode | None:
 async def _verify(store: Backend) -> Verdict:
     db = _file_of(store).db
     found = await asyncio.to_thread(db.verify)
-    verdict = Verdict.of(found, db.path, at=utc_now())
-    write_verdict(verdict)
-    return verdict
+    return Verdict.of(found, db.path, at=utc_now())
+
+
+def _keep(verdict: Verdict, call: Call) -> bool:
+    """Keep the verdict for `stats`, where this user may write beside the store."""
+    try:
+        write_verdict(verdict)
+    except OSError as error:
+        call.note(f"the outcome could not be kept for `crabstore stats`: {error.strerror}")
+        return False
+    return True
 
 
 async def _compact(store: Backend) -> tuple[int, int]:

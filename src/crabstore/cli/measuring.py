@@ -175,6 +175,6 @@ def _file_facts(file: Stats, verified: LastVerdict | None) -> list[tuple[str, st
 def _verified(file: Stats, verified: LastVerdict | None) -> str:
     if verified is None:
         return "never"
-    since = max(0, file.size - verified.size)
-    outcome = "sound" if verified.ok else "damaged"
-    return f"{minute(verified.at)} UTC, {outcome}; {size(since)} written since"
+    grown = file.size - verified.size
+    since = f"{size(grown)} written since" if grown >= 0 else "rewritten since"
+    return f"{minute(verified.at)} UTC, {'sound' if verified.ok else 'damaged'}; {since}"
