@@ -22,7 +22,7 @@ from zlib import crc32
 
 from crabdb.format import LOCATION, RECORD_OVERHEAD, RESERVED
 
-__all__ = ["Change", "Index", "Undo", "successor"]
+__all__ = ["Change", "Index", "successor"]
 
 CHUNK: Final = 512
 """Keys in a fresh chunk; it splits at twice that. Small enough that an insert moves little, large enough that the
@@ -31,9 +31,6 @@ list of chunks stays short."""
 
 Change = tuple[int, bytes, bytes | None]
 """What is to become of one key: column, key, value (None: delete)."""
-
-Undo = tuple[int, bytes, bytes | None]
-"""What brings a key back to what it was: column, key, packed location (None if it was not there)."""
 
 
 def successor(prefix: bytes) -> bytes | None:
@@ -195,43 +192,44 @@ class Index:
         else:
             self.live += size - len(key) - RECORD_OVERHEAD - LOCATION.unpack(old)[1]
 
-    def delete(self, col: int, key: bytes, old: bytes) -> None:
-        """Forget a key that pointed at `old`."""
-        column = self._columns[col]
-        del column.live[key]
-        column.owed.append(key)
-        self.live -= RECORD_OVERHEAD + len(key) + LOCATION.unpack(old)[1]
-
-    def apply(self, changes: Sequence[Change], at: int, undo: list[Undo]) -> None:
+    def apply(self, changes: Sequence[Change], at: int, olds: list[bytes | None]) -> None:
         """Take in records that stand one after another from `at` on, so that ranges see all or none of them;
-        each after noting in `undo` what was.
+        each after noting in `olds` what its key pointed at. `live` follows at the end.
         """
-        columns, pack = self._columns, LOCATION.pack
+        maps, columns, pack, grown = self.maps, self._columns, LOCATION.pack, 0
         with self._order:
             for col, key, value in changes:
-                old = columns[col].live.get(key)
-                undo.append((col, key, old))
+                live = maps[col]
+                old = live.get(key)
+                olds.append(old)
                 size = RECORD_OVERHEAD + len(key)
+                if old is not None:
+                    grown -= size + LOCATION.unpack(old)[1]
                 if value is not None:
                     val_len = len(value)
                     size += val_len
-                    self.put(col, key, pack(at, val_len, crc32(value)), old, size)
+                    live[key] = pack(at, val_len, crc32(value))
+                    grown += size
+                    if old is None:
+                        columns[col].owed.append(key)
                 elif old is not None:
-                    self.delete(col, key, old)
+                    del live[key]
+                    columns[col].owed.append(key)
                 at += size
+            self.live += grown
 
-    def restore(self, undo: Sequence[Undo]) -> None:
+    def restore(self, changes: Sequence[Change], olds: Sequence[bytes | None]) -> None:
         """Take back changes, however far they had come when they were interrupted."""
+        undone = list(zip(changes, olds, strict=False))
         with self._order:
-            if all(self.maps[col].get(key) is old for col, key, old in undo):
+            if all(self.maps[col].get(key) is old for (col, key, _), old in undone):
                 return
-            for col, key, old in reversed(undo):
-                column = self._columns[col]
+            for (col, key, _), old in reversed(undone):
                 if old is None:
-                    column.live.pop(key, None)
+                    self.maps[col].pop(key, None)
                 else:
-                    column.live[key] = old
-                column.owed.append(key)
+                    self.maps[col][key] = old
+                self._columns[col].owed.append(key)
             self.recount()
 
     def keys(

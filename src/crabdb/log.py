@@ -28,7 +28,7 @@ from crabdb.format import (
     snapshot_prefix,
     snapshot_size,
 )
-from crabdb.index import Change, Index, Undo
+from crabdb.index import Change, Index
 from crabdb.replay import Snapshot
 
 __all__ = ["FRAMED_TOGETHER", "Log"]
@@ -101,7 +101,7 @@ class Log:
             self.prev_crc = head_crc
             self.end = at + size
         except BaseException as error:
-            self._undo(at, prev_crc, ((col, key, old),), error)
+            self._undo(at, prev_crc, error, ((col, key, value),), (old,))
             raise
 
     def append_snapshot(self) -> tuple[bytes, Snapshot] | None:
@@ -141,19 +141,26 @@ class Log:
         self.check()
         at, prev_crc = self.end, self.prev_crc
         data, head_crc = encode_frame(body, at, prev_crc, self.durable, self._salt)
-        undo: list[Undo] = []
+        olds: list[bytes | None] = []
         try:
             self.file.write(data, at)
-            self.index.apply(changes, at + FRAME_SIZE, undo)
+            self.index.apply(changes, at + FRAME_SIZE, olds)
             if self.journal is not None:
                 self.journal.extend([(col, key) for col, key, _ in changes])
             self.prev_crc = head_crc
             self.end = at + len(data)
         except BaseException as error:
-            self._undo(at, prev_crc, undo, error)
+            self._undo(at, prev_crc, error, changes, olds)
             raise
 
-    def _undo(self, end: int, prev_crc: int, undo: Sequence[Undo], error: BaseException) -> None:
+    def _undo(
+        self,
+        end: int,
+        prev_crc: int,
+        error: BaseException,
+        changes: Sequence[Change],
+        olds: Sequence[bytes | None],
+    ) -> None:
         """Make the file and the index what they were. Until that has succeeded, nothing more is written."""
         self.halfway = error
         try:
@@ -161,7 +168,7 @@ class Log:
         except OSError as second:
             self.failure = second
             raise StoreFailed(self.path, second) from error
-        self.index.restore(undo)
+        self.index.restore(changes, olds)
         self.end, self.prev_crc = end, prev_crc
         self.halfway = None
         if isinstance(error, OSError):

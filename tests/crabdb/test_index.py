@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabdb import index
-from crabdb.index import Index, SortedKeys, Undo, successor
+from crabdb.index import Change, Index, SortedKeys, successor
 
 KEYS = st.binary(min_size=1, max_size=4)
 
@@ -54,12 +54,13 @@ def test_many_new_keys_one_at_a_time_keep_chunks_short() -> None:
 
 def test_restored_index_is_what_it_was() -> None:
     found = Index()
-    undo: list[Undo] = []
+    olds: list[bytes | None] = []
+    changes: list[Change] = [(0, b"a", None), (0, b"c", b"3"), (1, b"b", b"4")]
     found.apply([(0, b"a", b"1"), (1, b"b", b"22")], 100, [])
     before = [dict(live) for live in found.maps], found.live
-    found.apply([(0, b"a", None), (0, b"c", b"3"), (1, b"b", b"4")], 200, undo)
+    found.apply(changes, 200, olds)
     found.keys(0, b"", None, None, False)
-    found.restore(undo)
+    found.restore(changes, olds)
     assert ([dict(live) for live in found.maps], found.live) == before
     assert found.keys(0, b"", None, None, False) == [b"a"]
     assert found.keys(1, b"", None, None, True) == [b"b"]
