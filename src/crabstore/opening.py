@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Awaitable, Generator
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from types import TracebackType
 from typing import Protocol
 
@@ -115,6 +114,9 @@ async def _connect(url: str, *, create: bool, read_only: bool) -> Backend:
 
 
 def _factory(scheme: str) -> BackendFactory:
+    # A path needs none of it, and importing it takes longer than opening one.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if scheme not in found:
         known = ", ".join(sorted(["crabdb", *found]))

@@ -32,7 +32,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - as slow to import as the rest of this program
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom needed
 
         typer.echo(f"crabstore {version('crabstore')}")
         raise typer.Exit
