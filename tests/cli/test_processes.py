@@ -125,6 +125,17 @@ def test_ctrl_c_ends_a_command_with_its_own_code(filled: Path) -> None:
     assert err == "crabstore: interrupted\n"
 
 
+def test_a_progress_bar_is_for_terminals(filled: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [*COMMAND, "reindex", "--store", str(filled)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        process.wait(timeout=60)
+    os.close(theirs)
+    assert b"3/3" in os.read(ours, 65536)
+    os.close(ours)
+    assert crabstore("reindex", "--store", filled).stderr == ""
+
+
 def asked(answer: bytes, *words: object) -> int:
     """Run a command on a terminal and type `answer`; its exit code."""
     ours, theirs = os.openpty()

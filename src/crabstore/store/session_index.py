@@ -76,7 +76,9 @@ class SessionIndex:
         handles = await self._rows.stored()
         for done, handle in enumerate(handles, 1):
             await self._kv.delete_prefix(Column.SESSION, self._kv.prefix("session", handle, "id"))
-            await self.reindex(handle)
+            # Where an engine stopped in the middle of a delete, rows are left that belong to no session.
+            if await self._kv.get(Column.SESSION, self._rows.meta_key(handle)) is not None:
+                await self.reindex(handle)
             if progress:
                 progress(done, len(handles))
 
