@@ -101,6 +101,8 @@ def test_a_tilde_in_the_environment_is_the_home_directory(
     monkeypatch.setenv("CRABSTORE_URL", "~/mine.crmem")
     assert run("memory", "add", "note", "text").code == ExitCode.DONE
     assert (tmp_path / "home" / "mine.crmem").exists()
+    assert run("search", "x", "--project", "~/src", "--json").json["hits"] == []
+    assert run("search", "x", "--store", "~nobody-of-this-name/x").code == ExitCode.MISSING
 
 
 def test_no_other_folder_is_invented(run: Run, tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ def home() -> Path:
         ) from error
 
 
+def from_home(path: str) -> str:
+    """`path`, where a shell has not replaced the tilde at its beginning."""
+    return str(home() / path[2:]) if path.startswith("~/") else path
+
+
 @dataclass
 class Globals:
     """The global options as far as they were read: they may stand before a subcommand and after it."""
@@ -93,7 +98,7 @@ class Call:
         given = self._options.store or os.environ.get(VARIABLE)
         if not given:
             return str(home() / _DEFAULT)
-        return str(Path(given).expanduser()) if given.startswith("~") else given
+        return from_home(given)
 
     @cached_property
     def screen(self) -> Screen:

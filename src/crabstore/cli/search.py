@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ..store.backend import Backend
 from ..store.session_search import Excerpt, SessionAnswer, SessionFilter, SessionHit
-from .call import Call
+from .call import Call, from_home
 from .console import Screen, count, excerpt, minute, one_line
 from .documents import Document, hit_document
 from .failures import CliError, ExitCode
@@ -99,9 +99,8 @@ def draw_found(screen: Screen, call: Call, found: Found, *, openings: bool = Tru
 
 def project_of(text: str) -> str:
     """The project that `text` names: a relative path, or one from home, is made whole; any other text stays."""
-    if text.startswith((".", "~")):
-        return str(Path(text).expanduser().resolve())
-    return text
+    path = from_home(text)
+    return str(Path(path).resolve()) if path != text or text.startswith(".") else text
 
 
 def found_document(call: Call, query: str, found: Found) -> Document:
