@@ -1,11 +1,12 @@
 """What callers may pass. Checked before any input or output, so that a refused call has touched nothing."""
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from crabdb.errors import InvalidArgument
-from crabdb.format import LENGTH_LIMIT, RESERVED
+from crabdb.format import BODY_LIMIT, LENGTH_LIMIT, RECORD_OVERHEAD, RESERVED
 
-__all__ = ["check_key", "check_page", "check_put"]
+__all__ = ["check_changes", "check_key", "check_page", "check_put", "check_size"]
 
 
 def check_key(col: int, key: bytes) -> None:
@@ -30,6 +31,27 @@ def _refuse(col: int, key: bytes) -> NoReturn:
     if not isinstance(key, bytes):
         raise InvalidArgument("key", f"must be bytes, not {type(key).__name__}")
     raise InvalidArgument("key", "must not be empty")
+
+
+def check_changes(changes: Sequence[tuple[int, bytes, bytes | None]]) -> None:
+    """Refuse changes that no commit can hold: values are None for deletes. Raises `InvalidArgument`."""
+    size = 0
+    for col, key, value in changes:
+        if value is None:
+            check_key(col, key)
+        else:
+            check_put(col, key, value)
+            size += len(value)
+        size += RECORD_OVERHEAD + len(key)
+    check_size(size, len(changes))
+
+
+def check_size(size: int, count: int) -> None:
+    """Refuse `count` records of together `size` bytes that are too many for one commit. Raises
+    `InvalidArgument`.
+    """
+    if size > BODY_LIMIT and count > 1:
+        raise InvalidArgument("batch", f"would be {size} bytes, more than the {BODY_LIMIT} of one commit")
 
 
 def check_page(col: int, prefix: bytes, after: bytes | None, limit: int | None) -> None:

@@ -1,7 +1,6 @@
 """Changes staged for one commit."""
 
-from crabdb.arguments import check_key, check_put
-from crabdb.errors import InvalidArgument
+from crabdb.arguments import check_key, check_put, check_size
 from crabdb.format import BODY_LIMIT, RECORD_OVERHEAD
 from crabdb.index import Change
 
@@ -26,7 +25,7 @@ class Batch:
         check_put(col, key, value)
         size = self._size + RECORD_OVERHEAD + len(key) + len(value)
         if size > BODY_LIMIT:
-            self._check_size(size)
+            check_size(size, len(self.changes) + 1)
         self.changes.append((col, key, value))
         self._size = size
 
@@ -34,10 +33,6 @@ class Batch:
         """Stage a delete; of a key that is not there it is nothing. Raises as `put`."""
         check_key(col, key)
         size = self._size + RECORD_OVERHEAD + len(key)
-        self._check_size(size)
+        check_size(size, len(self.changes) + 1)
         self.changes.append((col, key, None))
         self._size = size
-
-    def _check_size(self, size: int) -> None:
-        if size > BODY_LIMIT and self.changes:
-            raise InvalidArgument("batch", f"would be {size} bytes, more than the {BODY_LIMIT} of one commit")

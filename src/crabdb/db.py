@@ -12,7 +12,7 @@ from threading import Lock, RLock
 from types import TracebackType
 from typing import Final, NoReturn
 
-from crabdb.arguments import check_key, check_page, check_put
+from crabdb.arguments import check_changes, check_key, check_page, check_put
 from crabdb.batch import Batch
 from crabdb.compaction import copy_changes, copy_live, finish_copy
 from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed
@@ -172,10 +172,19 @@ class CrabDB(Forkable):
         self._writer().check()
         batch = Batch()
         yield batch
-        if batch.changes:
-            self._commit(batch.changes)
+        self._commit(batch.changes)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Commit changes as one, as a `batch` does: each a column, a key, and a value or None to delete the key.
+
+        Raises as `put`.
+        """
+        check_changes(changes)
+        self._commit(changes)
 
     def _commit(self, changes: Sequence[Change]) -> None:
+        if not changes:
+            return
         with self._appending:
             log = self._writing or self._refuse()
             log.append(changes)

@@ -36,6 +36,8 @@ def test_bad_column_or_key_is_refused_everywhere(db: CrabDB, col: Any, key: Any,
         lambda: db.delete(col, key),
         lambda: batch_of(db, lambda batch: batch.put(col, key, b"v")),
         lambda: batch_of(db, lambda batch: batch.delete(col, key)),
+        lambda: db.commit([(0, b"good", b"v"), (col, key, b"v")]),
+        lambda: db.commit([(0, b"good", b"v"), (col, key, None)]),
     ]
     for call in calls:
         with pytest.raises(InvalidArgument) as caught:
@@ -166,6 +168,16 @@ def test_batch_is_committed_as_one_frame(db: CrabDB) -> None:
     assert db.stats().size - before == 47 + 10 * 12
 
 
+def test_commit_is_a_batch_in_one_call(db: CrabDB) -> None:
+    db.put(0, b"gone", b"v")
+    before = db.stats().size
+    db.commit([(0, b"a", b"1"), (3, b"b", b""), (0, b"gone", None)])
+    assert contents(db) == {(0, b"a"): b"1", (3, b"b"): b""}
+    assert db.stats().size - before == 47 + 12 + 11 + 14
+    db.commit([])
+    assert db.stats().size - before == 47 + 12 + 11 + 14
+
+
 def test_empty_batch_and_delete_of_nothing_write_nothing(db: CrabDB) -> None:
     before = db.stats()
     with db.batch():
@@ -191,6 +203,8 @@ def test_batch_that_outgrows_a_frame_is_refused(db: CrabDB) -> None:
         batch.put(0, b"1", half)
         batch.put(0, b"2", half)
     assert caught.value.argument == "batch"
+    with pytest.raises(InvalidArgument):
+        db.commit([(0, b"1", half), (0, b"2", half)])
     assert len(db) == 0
 
 
