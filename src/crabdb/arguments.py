@@ -1,12 +1,25 @@
 """What callers may pass. Checked before any input or output, so that a refused call has touched nothing."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from crabdb.errors import InvalidArgument
+from crabdb.files import AnyPath
 from crabdb.format import BODY_LIMIT, LENGTH_LIMIT, RECORD_OVERHEAD, RESERVED
 
-__all__ = ["check_changes", "check_key", "check_page", "check_put", "check_size"]
+__all__ = ["check_changes", "check_key", "check_page", "check_path", "check_put", "check_size"]
+
+
+def check_path(path: AnyPath) -> Path:
+    """Refuse what cannot name a file. Raises `InvalidArgument`."""
+    try:
+        given = Path(path)
+    except TypeError:
+        raise InvalidArgument("path", f"must be a path, not {type(path).__name__}") from None
+    if "\0" in str(given) or not given.name:
+        raise InvalidArgument("path", f"must name a file, not {path!r}")
+    return given
 
 
 def check_key(col: int, key: bytes) -> None:

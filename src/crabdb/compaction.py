@@ -41,9 +41,9 @@ def copy_live(old: Log, entries: Iterable[tuple[int, bytes, bytes]], new: Log) -
 def copy_changes(old: Log, new: Log) -> int:
     """Bring the new log up to the journal of the old one; how many keys that were."""
     journal = old.journal or []
-    touched = list(dict.fromkeys(journal[:]))
-    del journal[: len(journal)]
-    for col, key in touched:
+    touched = journal[:]
+    del journal[: len(touched)]
+    for col, key in dict.fromkeys(touched):
         location = old.index.maps[col].get(key)
         if location is not None:
             new.append_put(col, key, read_value(old.file, old.path, key, location))

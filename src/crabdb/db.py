@@ -12,7 +12,7 @@ from threading import Lock, RLock
 from types import TracebackType
 from typing import Final, NoReturn
 
-from crabdb.arguments import check_changes, check_key, check_page, check_put
+from crabdb.arguments import check_changes, check_key, check_page, check_path, check_put
 from crabdb.batch import Batch
 from crabdb.compaction import copy_changes, copy_live, finish_copy
 from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed
@@ -75,11 +75,12 @@ class CrabDB(Forkable):
         and opens damaged ones with what is intact. `files` is the system to work on, for tests and stores
         in memory.
 
-        Raises `NotFound`, `NotCrabDB`, `Unsupported`, `Locked`, `Corrupted`, `AccessDenied`, `ReadFailed`,
-        `DiskFull`.
+        Raises `InvalidArgument`, `NotFound`, `NotCrabDB`, `Unsupported`, `Locked`, `Corrupted`,
+        `AccessDenied`, `DiskFull`, `IOFailed`.
         """
-        with typed_errors(Path(path)):
-            real = files.real(Path(path))
+        given = check_path(path)
+        with typed_errors(given):
+            real = files.real(given)
         opened = open_reader(files, real) if read_only else open_writer(files, real, options, create=create)
         return cls(files, real, opened, options)
 
@@ -308,8 +309,12 @@ class CrabDB(Forkable):
                 self._rename(old, new, name)
             try:
                 self._files.sync_directory(self._path.parent)
-            except OSError as error:
-                new.fail(error)
+            except BaseException as error:
+                # The file's name may not be on the medium, so no later sync may say that anything is.
+                new.failure = error
+                if isinstance(error, OSError):
+                    raise StoreFailed(self._path, error) from error
+                raise
         self._compactions += 1
         self._set_alarms(new)
 
@@ -406,7 +411,7 @@ class CrabDB(Forkable):
     def verify(self) -> Verification:
         """Read the whole file and check every byte of it, and the index in memory against it. Changes nothing.
 
-        Raises `ReadFailed`.
+        Raises `IOFailed`.
         """
         with self._maintaining, typed_errors(self._path):
             log = self._log or self._closed()

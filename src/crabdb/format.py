@@ -355,8 +355,11 @@ def decode_foot(data: bytes) -> Foot | None:
     return foot if tag == FOOT_TAG and crc32(data[:-4], foot.salt) == root else None
 
 
-def decode_snapshot(data: bytes, foot: Foot) -> list[SnapshotEntry]:
-    """Every entry of a snapshot's value, in order. Raises `Malformed` unless all its sums agree."""
+def decode_snapshot(data: bytes, foot: Foot, limit: int) -> list[SnapshotEntry]:
+    """Every entry of a snapshot's value, in order.
+
+    Raises `Malformed` unless all its sums agree and every record lies before byte `limit` of the file.
+    """
     blocks = -(-foot.count // BLOCK)
     sums_at = len(data) - FOOT_SIZE - blocks * LENGTH.size
     fences_at = sums_at - foot.fences_len
@@ -370,20 +373,21 @@ def decode_snapshot(data: bytes, foot: Foot) -> list[SnapshotEntry]:
     starts = [row[0] for row in rows[::BLOCK]]
     if _block_sums(view[:table_at], view[table_at:fences_at], starts, foot.salt) != view[sums_at:-FOOT_SIZE]:
         raise Malformed("a block of the snapshot does not match its sum")
-    return _entries(data, rows, table_at)
+    return _entries(data, rows, table_at, limit)
 
 
-def _entries(data: bytes, rows: list[tuple[int, int, int]], end: int) -> list[SnapshotEntry]:
+def _entries(data: bytes, rows: list[tuple[int, int, int]], end: int, limit: int) -> list[SnapshotEntry]:
     """The entries that begin where the rows say, the last of which ends at `end`."""
-    pack, offset, length = LOCATION.pack, OFFSET.unpack_from, LENGTH.unpack_from
+    pack, fields, offset_of = LOCATION.pack, ENTRY.unpack_from, OFFSET.unpack_from
     ends = [*(row[0] for row in rows[1:]), end] if rows else []
     entries = []
     for (start, val_len, val_crc), stop in zip(rows, ends, strict=True):
+        col, key_len = fields(data, start)
         key_end = stop - OFFSET.size
-        if start + ENTRY.size + length(data, start + 1)[0] != key_end:
+        (offset,) = offset_of(data, key_end)
+        if start + ENTRY.size + key_len != key_end or offset + RECORD_OVERHEAD + key_len + val_len > limit:
             raise Malformed("an entry of the snapshot does not fit its place")
-        location = pack(offset(data, key_end)[0], val_len, val_crc)
-        entries.append((data[start], data[start + ENTRY.size : key_end], location))
+        entries.append((col, data[start + ENTRY.size : key_end], pack(offset, val_len, val_crc)))
     return entries
 
 

@@ -178,8 +178,8 @@ class Index:
 
     def recount(self) -> None:
         """Derive `live` from the entries."""
-        lengths = LOCATION.unpack
-        values = sum(lengths(location)[1] for live in self.maps for location in live.values())
+        places = (LOCATION.iter_unpack(b"".join(live.values())) for live in self.maps)
+        values = sum([val_len for _, val_len, _ in chain.from_iterable(places)])
         self.live = len(self) * RECORD_OVERHEAD + self.key_bytes + values
 
     def put(self, col: int, key: bytes, location: bytes, old: bytes | None, size: int) -> None:

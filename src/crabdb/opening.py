@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from crabdb.errors import AccessDenied, Corrupted, DiskFull, IOFailed, NotCrabDB, NotFound, Unsupported
+from crabdb.errors import (
+    AccessDenied,
+    Corrupted,
+    CrabDBError,
+    DiskFull,
+    IOFailed,
+    NotCrabDB,
+    NotFound,
+    Unsupported,
+)
 from crabdb.files import NO_ROOM, File, Files, Lock
 from crabdb.format import (
     HEADER_SIZE,
@@ -70,6 +79,8 @@ def typed_errors(path: Path) -> Iterator[None]:
     """Errors of the system and of the format as errors about the store at `path`."""
     try:
         yield
+    except CrabDBError:
+        raise
     except Damage as damage:
         raise Corrupted(path, damage.offset, damage.problem) from None
     except Newer as newer:

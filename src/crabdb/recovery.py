@@ -23,7 +23,6 @@ from crabdb.format import (
     LOCATION,
     PUT,
     RECORD,
-    RECORD_OVERHEAD,
     RESERVED,
     SNAPSHOT_KEY,
     SNAPSHOT_PREFIX_SIZE,
@@ -32,7 +31,6 @@ from crabdb.format import (
     Header,
     Identity,
     Malformed,
-    SnapshotEntry,
     decode_foot,
     decode_frame,
     decode_header,
@@ -166,12 +164,12 @@ def _snapshot_start(file: File, header: Header, foot: Foot, size: int) -> Replay
     if frame is None or identity is None or frame.at != place.at or identity.salt != foot.salt:
         return None
     try:
-        entries = decode_snapshot(file.read(header.index_len, header.index_at), foot)
+        entries = decode_snapshot(file.read(header.index_len, header.index_at), foot, place.at)
     except Malformed:
         return None
-    maps = _maps_of(entries, place.at)
-    if maps is None:
-        return None
+    maps: Maps = [{} for _ in range(RESERVED + 1)]
+    for col, key, location in entries:
+        maps[col][key] = location
     maps[RESERVED] = {
         IDENTITY_KEY: LOCATION.pack(foot.identity_at, 0, 0),
         SNAPSHOT_KEY: LOCATION.pack(place.at + FRAME_SIZE, 0, 0),
@@ -188,18 +186,6 @@ def _identity_at(file: File, at: int) -> Identity | None:
     if len(data) < IDENTITY_RECORD_SIZE or not data.startswith(head):
         return None
     return decode_identity(data[len(head) + LENGTH.size :])
-
-
-def _maps_of(entries: Iterable[SnapshotEntry], limit: int) -> Maps | None:
-    """Entries as maps; None unless every record lies before `limit`, where a length is safe to allocate."""
-    maps: Maps = [{} for _ in range(RESERVED + 1)]
-    unpack = LOCATION.unpack
-    for col, key, location in entries:
-        offset, val_len, _ = unpack(location)
-        if offset + RECORD_OVERHEAD + len(key) + val_len > limit:
-            return None
-        maps[col][key] = location
-    return None if maps[RESERVED] else maps
 
 
 @dataclass(slots=True)

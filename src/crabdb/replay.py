@@ -149,7 +149,8 @@ class Replay:
     def follow(self, frame: Frame, end: int) -> None:
         """Step over a frame and what it commits, up to `end`."""
         self.prev_crc = frame.head_crc
-        self.durable = max(self.durable, min(frame.durable, frame.at))
+        if frame.durable > self.durable:
+            self.durable = min(frame.durable, frame.at)
         self._last_frame = frame.at
         self._seen = None
         self.frames += 1

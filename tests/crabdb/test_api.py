@@ -123,6 +123,14 @@ def test_option_out_of_range_is_refused(options: dict[str, Any]) -> None:
     assert caught.value.argument in options
 
 
+@pytest.mark.parametrize("path", [5, None, "a\0b", "", "/"])
+def test_path_that_names_no_file_is_refused(path: Any) -> None:
+    for read_only in (True, False):
+        with pytest.raises(InvalidArgument) as caught:
+            CrabDB.open(path, read_only=read_only)
+        assert caught.value.argument == "path"
+
+
 def test_empty_values_and_awkward_keys_are_fine(db: CrabDB) -> None:
     keys = [b"\0", b"\0\0", b"\xff", b"\xff\xff", b"a\0", b"a/", b"a\xff", b"b" * 70000]
     for key in keys:

@@ -70,7 +70,7 @@ def test_snapshot_comes_back(
     foot = fmt.decode_foot(data[-fmt.FOOT_SIZE :])
     assert foot is not None
     assert (foot.root, foot.live, foot.identity_at, foot.salt) == (root, 7, identity_at, salt)
-    assert fmt.decode_snapshot(data, foot) == entries
+    assert fmt.decode_snapshot(data, foot, 2**80) == entries
     bare = [(col, key, places[col, key][0]) for col, key in sorted(places)]
     assert list(fmt.decode_index(data)) == bare
 
@@ -86,7 +86,7 @@ def test_arbitrary_bytes_are_an_index_or_malformed(data: bytes) -> None:
 def test_arbitrary_bytes_with_a_good_foot_are_a_snapshot_or_malformed(data: bytes) -> None:
     foot = fmt.Foot(4, 0, 32, 1, data[0] % 4, 0, 0)
     with suppress(Malformed):
-        assert len(fmt.decode_snapshot(data, foot)) == foot.count
+        assert len(fmt.decode_snapshot(data, foot, 2**80)) == foot.count
 
 
 def test_size_of_a_snapshot_is_known_in_advance() -> None:

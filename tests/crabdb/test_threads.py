@@ -98,6 +98,31 @@ def test_changes_made_while_a_compaction_copies_are_in_the_new_file(
         assert contents(db) == expected
 
 
+def test_commits_of_other_threads_while_a_compaction_catches_up_are_kept(path: Path) -> None:
+    done = Event()
+    with CrabDB.open(path) as db:
+        for number in range(2000):
+            db.put(0, b"%04d" % number, b"old")
+
+        def write() -> None:
+            for number in range(6000):
+                db.put(number % 2, b"%04d" % (number % 2000), b"%d" % number)
+            done.set()
+
+        def compact() -> None:
+            while not done.is_set():
+                db.compact()
+
+        run_all(write, compact)
+        expected = {(0, b"%04d" % number): b"old" for number in range(2000)}
+        for number in range(6000):
+            expected[number % 2, b"%04d" % (number % 2000)] = b"%d" % number
+        assert contents(db) == expected
+        assert db.verify().ok
+    with CrabDB.open(path) as db:
+        assert contents(db) == expected
+
+
 def test_interrupted_compaction_leaves_the_old_file_and_no_other(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
