@@ -28,6 +28,7 @@ zeros never check; only `val_crc` is a plain CRC-32. `docs/format.md` works an e
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -355,10 +356,10 @@ def decode_foot(data: bytes) -> Foot | None:
     return foot if tag == FOOT_TAG and crc32(data[:-4], foot.salt) == root else None
 
 
-def decode_snapshot(data: bytes, foot: Foot, limit: int) -> list[SnapshotEntry]:
-    """Every entry of a snapshot's value, in order.
+def decode_snapshot(data: bytes, foot: Foot, limit: int) -> Iterator[SnapshotEntry]:
+    """Every entry of a snapshot's value, in order, after all its sums were checked.
 
-    Raises `Malformed` unless all its sums agree and every record lies before byte `limit` of the file.
+    Raises `Malformed` if one does not match, or, later, if a record does not lie before byte `limit` of the file.
     """
     blocks = -(-foot.count // BLOCK)
     sums_at = len(data) - FOOT_SIZE - blocks * LENGTH.size
@@ -369,26 +370,25 @@ def decode_snapshot(data: bytes, foot: Foot, limit: int) -> list[SnapshotEntry]:
     view = memoryview(data)
     if crc32(view[fences_at:-FOOT_SIZE], foot.salt) != foot.sum:
         raise Malformed("the snapshot's fences or sums do not match")
-    rows = list(ROW.iter_unpack(view[table_at:fences_at]))
-    starts = [row[0] for row in rows[::BLOCK]]
+    starts = [OFFSET.unpack_from(data, at)[0] for at in range(table_at, fences_at, BLOCK * ROW.size)]
     if _block_sums(view[:table_at], view[table_at:fences_at], starts, foot.salt) != view[sums_at:-FOOT_SIZE]:
         raise Malformed("a block of the snapshot does not match its sum")
-    return _entries(data, rows, table_at, limit)
+    return _entries(data, table_at, fences_at, limit)
 
 
-def _entries(data: bytes, rows: list[tuple[int, int, int]], end: int, limit: int) -> list[SnapshotEntry]:
-    """The entries that begin where the rows say, the last of which ends at `end`."""
+def _entries(data: bytes, table_at: int, fences_at: int, limit: int) -> Iterator[SnapshotEntry]:
     pack, fields, offset_of = LOCATION.pack, ENTRY.unpack_from, OFFSET.unpack_from
-    ends = [*(row[0] for row in rows[1:]), end] if rows else []
-    entries = []
-    for (start, val_len, val_crc), stop in zip(rows, ends, strict=True):
+    table = memoryview(data)[table_at:fences_at]
+    ends = chain((row[0] for row in ROW.iter_unpack(table[ROW.size :])), (table_at,))
+    for (start, val_len, val_crc), stop in zip(ROW.iter_unpack(table), ends, strict=False):
+        if not start + ENTRY.size + OFFSET.size <= stop <= table_at:
+            raise Malformed("an entry of the snapshot lies outside of the index")
         col, key_len = fields(data, start)
         key_end = stop - OFFSET.size
         (offset,) = offset_of(data, key_end)
         if start + ENTRY.size + key_len != key_end or offset + RECORD_OVERHEAD + key_len + val_len > limit:
             raise Malformed("an entry of the snapshot does not fit its place")
-        entries.append((col, data[start + ENTRY.size : key_end], pack(offset, val_len, val_crc)))
-    return entries
+        yield col, data[start + ENTRY.size : key_end], pack(offset, val_len, val_crc)
 
 
 def decode_index(data: bytes) -> Iterator[BareEntry]:

@@ -22,6 +22,10 @@ SPARSE: Final = 1000
 """Records that are further apart than this on average, bytes beyond their values, are read one by one."""
 
 
+Place = tuple[int, int, int]
+"""An unpacked location: offset of the record, length of the value, its crc."""
+
+
 def read_value(file: File, path: Path, key: bytes, location: bytes) -> bytes:
     """The value of a key's record at a packed location. Raises `Corrupted`, `ReadFailed`."""
     offset, val_len, val_crc = LOCATION.unpack(location)
@@ -38,37 +42,37 @@ def read_value(file: File, path: Path, key: bytes, location: bytes) -> bytes:
 
 def read_values(file: File, path: Path, keys: Sequence[bytes], locations: Sequence[bytes]) -> list[bytes]:
     """The values of many keys, in the order given. Raises `Corrupted`, `ReadFailed`."""
+    order = sorted(range(len(keys)), key=locations.__getitem__)
     places = list(LOCATION.iter_unpack(b"".join(locations)))
-    if len(places) < 2 or _are_sparse(places):
+    if len(keys) < 2 or _are_sparse([places[number] for number in order]):
         return [read_value(file, path, key, where) for key, where in zip(keys, locations, strict=True)]
     try:
-        return _read_together(file, path, keys, places)
+        return _read_together(file, path, keys, places, order)
     except OSError as error:
-        raise ReadFailed(path, min(places)[0], error) from error
+        raise ReadFailed(path, places[order[0]][0], error) from error
 
 
-def _are_sparse(places: list[tuple[int, int, int]]) -> bool:
-    first, last = min(places)[0], max(places)[0]
-    return last - first > SPARSE * len(places) + sum([val_len for _, val_len, _ in places])
+def _are_sparse(places: Sequence[Place]) -> bool:
+    return places[-1][0] - places[0][0] > SPARSE * len(places) + sum([val_len for _, val_len, _ in places])
 
 
 def _read_together(
-    file: File, path: Path, keys: Sequence[bytes], places: list[tuple[int, int, int]]
+    file: File, path: Path, keys: Sequence[bytes], places: Sequence[Place], order: Sequence[int]
 ) -> list[bytes]:
-    values = [b""] * len(places)
-    order = sorted(range(len(places)), key=places.__getitem__)
+    """The values, read in the order of their places, as much at a time as a span."""
+    values = [b""] * len(keys)
     limit = places[order[-1]][0]
     data, start, length = b"", 0, 0
     for number in order:
         offset, val_len, val_crc = places[number]
         key = keys[number]
-        value_at = offset + RECORD_OVERHEAD + len(key) - start
+        key_at = offset + RECORD.size - start
+        value_at = key_at + len(key) + LENGTH.size
         if value_at + val_len > length:
-            value_at = RECORD_OVERHEAD + len(key)
+            key_at, value_at = RECORD.size, RECORD_OVERHEAD + len(key)
             data = file.read(max(value_at + val_len, min(SPAN, limit - offset)), offset)
             start, length = offset, len(data)
         value = data[value_at : value_at + val_len]
-        key_at = value_at - LENGTH.size - len(key)
         if crc32(value) != val_crc or not data.startswith(key, key_at) or len(value) != val_len:
             raise _damaged(path, key, offset)
         values[number] = value

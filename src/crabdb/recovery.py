@@ -163,13 +163,14 @@ def _snapshot_start(file: File, header: Header, foot: Foot, size: int) -> Replay
     identity = _identity_at(file, foot.identity_at)
     if frame is None or identity is None or frame.at != place.at or identity.salt != foot.salt:
         return None
+    maps: Maps = [{} for _ in range(RESERVED + 1)]
     try:
-        entries = decode_snapshot(file.read(header.index_len, header.index_at), foot, place.at)
+        for col, key, location in decode_snapshot(
+            file.read(header.index_len, header.index_at), foot, place.at
+        ):
+            maps[col][key] = location
     except Malformed:
         return None
-    maps: Maps = [{} for _ in range(RESERVED + 1)]
-    for col, key, location in entries:
-        maps[col][key] = location
     maps[RESERVED] = {
         IDENTITY_KEY: LOCATION.pack(foot.identity_at, 0, 0),
         SNAPSHOT_KEY: LOCATION.pack(place.at + FRAME_SIZE, 0, 0),

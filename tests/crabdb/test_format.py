@@ -70,7 +70,7 @@ def test_snapshot_comes_back(
     foot = fmt.decode_foot(data[-fmt.FOOT_SIZE :])
     assert foot is not None
     assert (foot.root, foot.live, foot.identity_at, foot.salt) == (root, 7, identity_at, salt)
-    assert fmt.decode_snapshot(data, foot, 2**80) == entries
+    assert list(fmt.decode_snapshot(data, foot, 2**80)) == entries
     bare = [(col, key, places[col, key][0]) for col, key in sorted(places)]
     assert list(fmt.decode_index(data)) == bare
 
@@ -82,11 +82,25 @@ def test_arbitrary_bytes_are_an_index_or_malformed(data: bytes) -> None:
     assert fmt.decode_foot(data[-fmt.FOOT_SIZE :]) is None or len(data) >= fmt.FOOT_SIZE
 
 
-@given(st.binary(min_size=45, max_size=300))
-def test_arbitrary_bytes_with_a_good_foot_are_a_snapshot_or_malformed(data: bytes) -> None:
-    foot = fmt.Foot(4, 0, 32, 1, data[0] % 4, 0, 0)
-    with suppress(Malformed):
-        assert len(fmt.decode_snapshot(data, foot, 2**80)) == foot.count
+@given(ENTRIES, st.lists(st.tuples(st.integers(0, 10**4), st.integers(0, 255)), min_size=1, max_size=4))
+def test_forged_snapshot_with_good_sums_is_a_snapshot_or_malformed(
+    places: dict[tuple[int, bytes], tuple[int, int, int]], forgeries: list[tuple[int, int]]
+) -> None:
+    entries = [(col, key, fmt.LOCATION.pack(*places[col, key])) for col, key in sorted(places)]
+    data, _ = fmt.encode_snapshot(iter(entries), len(entries), live=7, identity_at=32, salt=1)
+    forged = bytearray(data)
+    for place, byte in forgeries:
+        forged[place % len(data)] = byte
+    foot = fmt.decode_foot(data[-fmt.FOOT_SIZE :])
+    assert foot is not None
+    with pytest.MonkeyPatch.context() as patch, suppress(Malformed):
+        patch.setattr(fmt, "crc32", lambda *_: foot.sum)
+        patch.setattr(
+            fmt,
+            "_block_sums",
+            lambda *_: bytes(forged[-fmt.FOOT_SIZE - 4 * -(-len(entries) // 32) : -fmt.FOOT_SIZE]),
+        )
+        assert len(list(fmt.decode_snapshot(bytes(forged), foot, 2**80))) == foot.count
 
 
 def test_size_of_a_snapshot_is_known_in_advance() -> None:
