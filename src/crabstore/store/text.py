@@ -14,6 +14,7 @@ documents.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -182,6 +183,8 @@ class Stats(Record):
 Postings = dict[bytes, int]
 """Term frequency by document."""
 
+_SLICE = 1024
+"""Documents read at once: a word that stands everywhere must not keep the event loop."""
 _SMALL = [str(tf).encode() for tf in range(64)]
 
 
@@ -278,8 +281,13 @@ class KeyedText(TextSearch):
     async def _records(self, ix: str, docs: list[bytes], where: Where | None) -> dict[bytes, DocRecord]:
         """The records of those documents that pass `where`; a posting without a record is skipped."""
         home = self._home(ix) + b"doc/"
-        rows = await self._kv.get_many(Column.TEXT, [home + doc for doc in docs])
-        records = {doc: decode(DocRecord, row, doc) for doc, row in zip(docs, rows, strict=True) if row}
+        records: dict[bytes, DocRecord] = {}
+        for at in range(0, len(docs), _SLICE):
+            some = docs[at : at + _SLICE]
+            rows = await self._kv.get_many(Column.TEXT, [home + doc for doc in some])
+            read = {doc: decode(DocRecord, row, doc) for doc, row in zip(some, rows, strict=True) if row}
+            records.update(read)
+            await asyncio.sleep(0)
         if not where:
             return records
         return {doc: record for doc, record in records.items() if _passes(record.attrs, where)}
