@@ -145,13 +145,18 @@ class Column:
     def __init__(self, live: dict[bytes, bytes]) -> None:
         self.live = live
         self.owed: list[bytes] = []
-        self.order = SortedKeys(sorted(live))
+        self.order: SortedKeys | None = None
 
     def settle(self) -> SortedKeys:
-        """The order, brought up to date. The order lock must be held; a writer may append to `owed` meanwhile."""
-        if self.owed:
-            touched = self.owed[:]
-            del self.owed[: len(touched)]
+        """The order, made at the first call and brought up to date at every other.
+
+        The order lock must be held; a writer may append to `owed` meanwhile.
+        """
+        touched = self.owed[:]
+        del self.owed[: len(touched)]
+        if self.order is None:
+            self.order = SortedKeys(sorted(self.live))
+        elif touched:
             self.order.reconcile(touched, self.live)
         return self.order
 
@@ -178,7 +183,7 @@ class Index:
 
     def recount(self) -> None:
         """Derive `live` from the entries."""
-        places = (LOCATION.iter_unpack(b"".join(live.values())) for live in self.maps)
+        places = (LOCATION.iter_unpack(b"".join(live.values())) for live in self.maps if live)
         values = sum([val_len for _, val_len, _ in chain.from_iterable(places)])
         self.live = len(self) * RECORD_OVERHEAD + self.key_bytes + values
 
