@@ -50,13 +50,16 @@ def check_changes(changes: Sequence[tuple[int, bytes, bytes | None]]) -> None:
     """Refuse changes that no commit can hold: values are None for deletes. Raises `InvalidArgument`."""
     size = 0
     for col, key, value in changes:
-        if value is None:
-            check_key(col, key)
-        else:
-            check_put(col, key, value)
-            size += len(value)
+        good = isinstance(key, bytes) and key and isinstance(col, int) and 0 <= col < RESERVED
+        if not good or not (value is None or isinstance(value, bytes)):
+            check_put(col, key, b"" if value is None else value)
         size += RECORD_OVERHEAD + len(key)
-    check_size(size, len(changes))
+        if value is not None:
+            size += len(value)
+    if size > BODY_LIMIT:
+        for col, key, value in changes:
+            check_put(col, key, value or b"")
+        check_size(size, len(changes))
 
 
 def check_size(size: int, count: int) -> None:

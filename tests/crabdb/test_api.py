@@ -81,6 +81,9 @@ def test_lengths_beyond_32_bits_are_refused_before_anything_is_written(db: CrabD
     with pytest.raises(InvalidArgument) as caught:
         db.put(0, Huge(b"k"), b"v")
     assert caught.value.argument == "key"
+    with pytest.raises(InvalidArgument) as caught:
+        db.commit([(0, b"k", Huge(b"v"))])
+    assert caught.value.argument == "value"
     assert db.stats().size == size
 
 
