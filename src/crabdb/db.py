@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, NoReturn
 
 from crabdb.arguments import check_changes, check_key, check_page, check_path, check_put
+from crabdb.backup import Progress, copy_moment, moment_of
 from crabdb.batch import Batch
 from crabdb.compaction import copy_changes, copy_live, finish_copy
 from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed
@@ -418,6 +419,29 @@ class CrabDB(Forkable):
             with self._appending:
                 end, entries = log.end, list(log.index.entries())
             return verify_log(log, end, entries)
+
+    # Copying it
+
+    def backup(self, to: AnyPath) -> int:
+        """Make a copy of the store as it is now in the new file `to`; its size in bytes.
+
+        Readers and writers go on meanwhile; what they write is not in it. The copy is checked, on the medium, and
+        opens like any store. Raises `Exists`, `NotFound`, `Corrupted` if the store is damaged, `ReadFailed`,
+        `DiskFull`, `IOFailed`; then no copy is left.
+        """
+        return max(step.done for step in self.backup_steps(to))
+
+    def backup_steps(self, to: AnyPath) -> Iterator[Progress]:
+        """As `backup`, in short steps, for whoever shows progress or has other things to do in between.
+
+        The copy is of the moment of this call, and there when the last step was taken.
+        """
+        given = check_path(to)
+        with typed_errors(given):
+            target = self._files.real(given)
+        with self._appending:
+            moment = moment_of(self._log or self._closed())
+        return copy_moment(self._files, moment, target)
 
     # The end
 

@@ -12,6 +12,7 @@ __all__ = [
     "Corrupted",
     "CrabDBError",
     "DiskFull",
+    "Exists",
     "IOFailed",
     "InvalidArgument",
     "Locked",
@@ -44,6 +45,14 @@ class NotFound(CrabDBError, FileNotFoundError):
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
+        self.path = path
+
+
+class Exists(CrabDBError, FileExistsError):
+    """There is a file at `path` where a new one was to be made; it was left untouched. Choose another name."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} exists and was left untouched; choose another name")
         self.path = path
 
 
@@ -87,12 +96,13 @@ class Locked(CrabDBError):
 class Corrupted(CrabDBError):
     """Bytes that were once safely stored are damaged at `offset` of the file at `path`.
 
-    Writing is refused. `read_only=True` still opens the store with all that is intact.
+    Writing is refused. `read_only=True` still opens the store with all that is intact, and `repair` makes a
+    new one of it.
     """
 
     def __init__(self, path: Path, offset: int, problem: str) -> None:
         super().__init__(
-            f"{path} is damaged at byte {offset}: {problem}; restore a copy, "
+            f"{path} is damaged at byte {offset}: {problem}; restore a copy, repair it, "
             "or open it with read_only=True to read what is intact"
         )
         self.path = path

@@ -28,6 +28,9 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS})
 
+NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})
+"""What `Files.link` fails with where a file can have one name only."""
+
 
 class Forkable(ABC):
     """What has to know when its process turns out to be a forked child."""
@@ -123,6 +126,32 @@ class Files(ABC):
     @abstractmethod
     def replace(self, source: Path, target: Path) -> None:
         """Rename, over an existing file if there is one."""
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name; raises `FileExistsError` if that is taken, one of NO_LINKS if files have
+        only one.
+        """
+        raise OSError(errno.ENOTSUP, "No second names here", str(target))
+
+    def publish(self, source: Path, target: Path) -> None:
+        """Rename, but never over an existing file: raises `FileExistsError`."""
+        try:
+            self.link(source, target)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            self._claim(source, target)
+        else:
+            self.remove(source)
+
+    def _claim(self, source: Path, target: Path) -> None:
+        """As `publish`, where files have one name only: take the name with an empty file, then replace that."""
+        self.create(target)
+        try:
+            self.replace(source, target)
+        except BaseException:
+            self.remove(target)
+            raise
 
     @abstractmethod
     def remove(self, path: Path) -> None:
@@ -294,6 +323,9 @@ class OSFiles(Files):
     def replace(self, source: Path, target: Path) -> None:
         source.replace(target)
 
+    def link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
+
     def remove(self, path: Path) -> None:
         path.unlink()
 
@@ -397,6 +429,11 @@ class MemoryFiles(Files):
 
     def replace(self, source: Path, target: Path) -> None:
         self.table[target] = self.table.pop(source)
+
+    def link(self, source: Path, target: Path) -> None:
+        if target in self.table:
+            raise FileExistsError(errno.EEXIST, "File exists", str(target))
+        self.table[target] = self.table[source]
 
     def remove(self, path: Path) -> None:
         del self.table[path]

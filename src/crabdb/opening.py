@@ -19,6 +19,7 @@ from crabdb.errors import (
     Corrupted,
     CrabDBError,
     DiskFull,
+    Exists,
     IOFailed,
     NotCrabDB,
     NotFound,
@@ -89,6 +90,8 @@ def typed_errors(path: Path) -> Iterator[None]:
         raise NotCrabDB(path, str(malformed)) from None
     except FileNotFoundError as missing:
         raise NotFound(path, "there is no such file, or its directory is missing") from missing
+    except FileExistsError:
+        raise Exists(path) from None
     except IsADirectoryError:
         raise NotCrabDB(path, "it is no regular file") from None
     except PermissionError as denied:

@@ -41,7 +41,7 @@ from crabdb.format import (
 )
 from crabdb.replay import Damage, Maps, Replay, Snapshot
 
-__all__ = ["BIRTH_SIZE", "Recovered", "recover", "replay_all"]
+__all__ = ["BIRTH_SIZE", "Recovered", "recover", "replay_all", "trusted_foot"]
 
 BIRTH_SIZE: Final = HEADER_SIZE + IDENTITY_RECORD_SIZE + FRAME_SIZE
 """What a new store is made of; it appears by rename, whole and synced, so damage in it is never a torn tail."""
@@ -84,7 +84,7 @@ def recover(file: File, *, salvage: bool) -> Recovered:
     """
     size = file.size()
     header = decode_header(file.read(HEADER_SIZE, 0))
-    foot = _trusted_foot(file, header, size)
+    foot = trusted_foot(file, header, size)
     start = _snapshot_start(file, header, foot, size) if foot else None
     if foot and start:
         recovered = _Judge(file, header, foot, size, salvage).run(start, _place(header))
@@ -98,7 +98,7 @@ def replay_all(file: File, size: int) -> Recovered:
     with.
     """
     header = decode_header(file.read(HEADER_SIZE, 0))
-    return _replay_all(file, header, _trusted_foot(file, header, size), size, True)
+    return _replay_all(file, header, trusted_foot(file, header, size), size, True)
 
 
 def _replay_all(file: File, header: Header, foot: Foot | None, size: int, salvage: bool) -> Recovered:
@@ -145,7 +145,7 @@ def _place(header: Header) -> Snapshot:
     return Snapshot(at, header.index_at + header.index_len - at)
 
 
-def _trusted_foot(file: File, header: Header, size: int) -> Foot | None:
+def trusted_foot(file: File, header: Header, size: int) -> Foot | None:
     """The foot of the snapshot that the header points at, if the header's sum says that they belong together."""
     end = header.index_at + header.index_len
     if not header.sum or end > size or header.index_len < FOOT_SIZE or header.index_at < BIRTH_SIZE:
