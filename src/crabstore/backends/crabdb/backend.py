@@ -64,8 +64,7 @@ class CrabBackend(Backend):
         return self.db.scan(col, prefix)
 
     async def get_many(self, col: Column, keys: Sequence[bytes]) -> list[bytes | None]:
-        get = self.db.get
-        return [get(col, key) for key in keys]
+        return self.db.get_many(col, keys)
 
     async def page_keys(
         self,
@@ -97,14 +96,8 @@ class CrabBackend(Backend):
             if found != old:
                 raise Conflict(col, key, old, found)
         writes = batch.resolved({slot: get(*slot) for slot in batch.added})
-        if not writes:
-            return
-        with self.db.batch() as frame:
-            for (col, key), value in writes.items():
-                if value is None:
-                    frame.delete(col, key)
-                else:
-                    frame.put(col, key, value)
+        if writes:
+            self.db.commit([(col, key, value) for (col, key), value in writes.items()])
 
     async def sync(self) -> None:
         await asyncio.to_thread(self.db.sync)
