@@ -117,3 +117,11 @@ def test_links_between_documents_lead_somewhere() -> None:
     for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_benchmark_that_a_page_names_exists() -> None:
+    text = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`python -m bench\.(\w+)", text))
+    assert {"engines", "text"} <= named
+    for name in named:
+        assert (ROOT / "bench" / f"{name}.py").exists(), name

@@ -24,7 +24,7 @@ _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
 app = typer.Typer(
     name="crabstore",
-    help="Every agent session in one file, searched in a millisecond.",
+    help="Every agent session in one file, found again by what was said.",
     add_completion=False,
     rich_markup_mode=None,
 )
