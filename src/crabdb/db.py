@@ -18,6 +18,7 @@ from crabdb.batch import Batch
 from crabdb.compaction import copy_changes, copy_live, finish_copy
 from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed
 from crabdb.files import OS, AnyPath, Files, Forkable, guard_fork
+from crabdb.following import follow
 from crabdb.index import Change
 from crabdb.log import Log
 from crabdb.opening import Opened, new_file, open_reader, open_writer, typed_errors
@@ -72,9 +73,9 @@ class CrabDB(Forkable):
     ) -> "CrabDB":
         """Open the store at `path`; make it if it is missing or an empty file and `create` is true.
 
-        `read_only` takes no lock, never writes, works beside a live writer, shows the store as it is now,
-        and opens damaged ones with what is intact. `files` is the system to work on, for tests and stores
-        in memory.
+        `read_only` takes no lock, never writes, works beside a live writer, shows the store as it is now or at
+        the last `refresh`, and opens damaged ones with what is intact. `files` is the system to work on, for
+        tests and stores in memory.
 
         Raises `InvalidArgument`, `NotFound`, `NotCrabDB`, `Unsupported`, `Locked`, `Corrupted`,
         `AccessDenied`, `DiskFull`, `IOFailed`.
@@ -419,6 +420,24 @@ class CrabDB(Forkable):
             with self._appending:
                 end, entries = log.end, list(log.index.entries())
             return verify_log(log, end, entries)
+
+    def refresh(self) -> bool:
+        """Show what other processes have committed since this read-only handle was opened, or last refreshed;
+        whether anything may have changed. Of a handle that writes it is False: nobody else can.
+
+        Follows appended commits at their own cost, and opens the file anew when it was compacted or mended;
+        what is being read meanwhile stays readable. Raises `NotFound` if the file is gone, `NotCrabDB`,
+        `Unsupported`, `AccessDenied`, `IOFailed`; the handle then shows what it showed.
+        """
+        with self._maintaining, self._appending:
+            log = self._log or self._closed()
+            if not self.read_only:
+                return False
+            opened = follow(self._files, self._path, Opened(log, None, self._found))
+            if opened is None:
+                return False
+            self._log, self._found = opened.log, opened.found
+            return True
 
     # Copying it
 

@@ -22,7 +22,7 @@ from zlib import crc32
 
 from crabdb.format import LOCATION, RECORD_OVERHEAD, RESERVED
 
-__all__ = ["Change", "Index", "successor"]
+__all__ = ["Change", "Entry", "Index", "successor"]
 
 CHUNK: Final = 512
 """Keys in a fresh chunk; it splits at twice that. Small enough that an insert moves little, large enough that the
@@ -31,6 +31,9 @@ list of chunks stays short."""
 
 Change = tuple[int, bytes, bytes | None]
 """What is to become of one key: column, key, value (None: delete)."""
+
+Entry = tuple[int, bytes, bytes | None]
+"""Where one key's record is: column, key, packed location (None: deleted)."""
 
 
 def successor(prefix: bytes) -> bytes | None:
@@ -222,6 +225,22 @@ class Index:
                     columns[col].owed.append(key)
                 at += size
             self.live += grown
+
+    def take_in(self, entries: Sequence[Entry]) -> None:
+        """Point keys at records that another process has written, so that ranges see all of them or none."""
+        with self._order:
+            for col, key, location in entries:
+                column = self._columns[col]
+                old = column.live.get(key)
+                if location is not None:
+                    column.live[key] = location
+                    self.live += RECORD_OVERHEAD + len(key) + LOCATION.unpack(location)[1]
+                elif old is not None:
+                    del column.live[key]
+                if old is not None:
+                    self.live -= RECORD_OVERHEAD + len(key) + LOCATION.unpack(old)[1]
+                if (old is None) != (location is None):
+                    column.owed.append(key)
 
     def restore(self, changes: Sequence[Change], olds: Sequence[bytes | None]) -> None:
         """Take back changes, however far they had come when they were interrupted."""

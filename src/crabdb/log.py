@@ -19,6 +19,7 @@ from crabdb.format import (
     LENGTH_LIMIT,
     LOCATION,
     SNAPSHOT_PREFIX_SIZE,
+    Frame,
     Identity,
     encode_frame,
     encode_header,
@@ -28,7 +29,7 @@ from crabdb.format import (
     snapshot_prefix,
     snapshot_size,
 )
-from crabdb.index import Change, Index
+from crabdb.index import Change, Entry, Index
 from crabdb.replay import Snapshot
 
 __all__ = ["FRAMED_TOGETHER", "Log"]
@@ -103,6 +104,14 @@ class Log:
         except BaseException as error:
             self._undo(at, prev_crc, error, ((col, key, value),), (old,))
             raise
+
+    def take_in(self, frame: Frame, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
+        """Note the commit that another process has appended: the entries it changes, or the snapshot it holds."""
+        self.index.take_in(entries)
+        self.prev_crc = frame.head_crc
+        self.durable = max(self.durable, frame.durable)
+        self.snapshot = snapshot or self.snapshot
+        self.end = frame.at + FRAME_SIZE + frame.body_len
 
     def append_snapshot(self) -> tuple[bytes, Snapshot] | None:
         """Commit a snapshot of the index as it is; the header to write once it is durable, and its place.

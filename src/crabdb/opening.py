@@ -52,13 +52,14 @@ TORN_FILES: Final = 8
 @dataclass(frozen=True, slots=True)
 class Found:
     """What an opening found: the bytes of a torn tail, where they were saved, the offsets of damage that was
-    stepped over, and how many damaged snapshots there were.
+    stepped over, how many damaged snapshots there were, and where the last commit begins.
     """
 
     torn: int = 0
     torn_saved: Path | None = None
     damage: tuple[int, ...] = ()
     spoiled_snapshots: int = 0
+    last_frame: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,10 @@ class Opened:
 
 def _found(recovered: Recovered, torn_saved: Path | None = None) -> Found:
     damage = tuple(damage.offset for damage in recovered.damage)
-    return Found(recovered.size - recovered.end, torn_saved, damage, recovered.spoiled)
+    torn = recovered.size - recovered.end
+    whole = recovered.last_frame is not None and recovered.last_frame < recovered.end
+    last_frame = recovered.last_frame if whole else None
+    return Found(torn, torn_saved, damage, recovered.spoiled, last_frame)
 
 
 @contextmanager

@@ -56,7 +56,8 @@ class Recovered:
     says why.
 
     `loose_at` is where records begin that no frame vouches for yet. `damage` is what was stepped over,
-    empty unless salvaging. `spoiled` counts damaged snapshots, which cost nothing but the time to replay.
+    empty unless salvaging. `last_frame` is where the last commit begins. `spoiled` counts damaged snapshots,
+    which cost nothing but the time to replay.
     """
 
     maps: Maps
@@ -72,6 +73,7 @@ class Recovered:
     frames: int
     records: int
     spoiled: int
+    last_frame: int | None
     torn: Damage | None
     damage: list[Damage]
 
@@ -229,6 +231,7 @@ class _Judge:
             frames=replay.frames,
             records=replay.records,
             spoiled=replay.spoiled,
+            last_frame=replay.last_frame,
             torn=torn,
             damage=self.damage,
         )

@@ -126,7 +126,7 @@ class Replay:
         """Where the header says that another writer's snapshot is, and how long; good once it was met there."""
         self.pointed_is_good = False
         self.frames = self.records = self.spoiled = 0
-        self._last_frame: int | None = None
+        self.last_frame: int | None = None
         self._undo: list[tuple[int, bytes, bytes | None]] = []
         self._seen: int | None = None
         """How many keys live outside of column 255, counted when there was a reason to."""
@@ -151,7 +151,7 @@ class Replay:
         self.prev_crc = frame.head_crc
         if frame.durable > self.durable:
             self.durable = min(frame.durable, frame.at)
-        self._last_frame = frame.at
+        self.last_frame = frame.at
         self._seen = None
         self.frames += 1
         self.at = end
@@ -344,8 +344,8 @@ class Replay:
         """
         if self._seen is None:
             self._seen = sum(map(len, self.maps[:RESERVED]))
-            if self._last_frame is not None:
-                self.maps[RESERVED][FRAME_KEY] = LOCATION.pack(self._last_frame, 0, 0)
+            if self.last_frame is not None:
+                self.maps[RESERVED][FRAME_KEY] = LOCATION.pack(self.last_frame, 0, 0)
         if self._size - self.at < LENGTH.size:
             return None
         (count,) = LENGTH.unpack(self._window.bytes(self.at, LENGTH.size))

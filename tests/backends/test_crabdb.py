@@ -107,3 +107,20 @@ def test_a_missing_store_is_not_made_unless_asked(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_shows_one_moment_until_it_is_told_to_refresh(tmp_path: Path) -> None:
+    path = tmp_path / "s.crmem"
+
+    async def run() -> None:
+        async with crabstore.open(path) as writer, crabstore.open(path, read_only=True) as reader:
+            assert isinstance(writer, CrabBackend) and isinstance(reader, CrabBackend)
+            await writer.sessions.open("h", agent="A", created_by="me", title="crabs")
+            await writer.sessions.append_messages("h", [HistoryEntry.user("hello crab", id="1")])
+            assert (await reader.sessions.search("crab")).hits == []
+            assert await reader.refresh()
+            assert len((await reader.sessions.search("crab")).hits) == 1
+            assert not await reader.refresh()
+            assert not await writer.refresh()
+
+    asyncio.run(run())

@@ -99,6 +99,13 @@ class CrabBackend(Backend):
         if writes:
             self.db.commit([(col, key, value) for (col, key), value in writes.items()])
 
+    async def refresh(self) -> bool:
+        """Show what another process has committed since this store was opened read-only, or last refreshed;
+        whether anything may have changed. Nothing refreshes by itself, so that what one piece of work reads is
+        of one moment. Raises what `CrabDB.refresh` raises.
+        """
+        return await asyncio.to_thread(self.db.refresh)
+
     async def sync(self) -> None:
         await asyncio.to_thread(self.db.sync)
 
