@@ -106,7 +106,7 @@ def replay_all(file: File, size: int) -> Recovered:
 def _replay_all(file: File, header: Header, foot: Foot | None, size: int, salvage: bool) -> Recovered:
     replay = Replay(file, size)
     replay.vouched = _place(header) if foot else None
-    replay.pointed = (header.index_at, header.index_len)
+    replay.pointed = None if header.sum else (header.index_at, header.index_len)
     recovered = _Judge(file, header, foot, size, salvage).run(
         replay, None, _identity_damage(file, header, foot)
     )
@@ -214,6 +214,8 @@ class _Judge:
             except Damage as damage:
                 torn = self._judge(replay, damage)
         end = replay.at if torn is None else torn.offset
+        if unfinished := replay.forget_unfinished(end, max(replay.durable, self.durable)):
+            torn, end = unfinished, unfinished.offset
         return self._result(replay, snapshot, end, torn)
 
     def _result(self, replay: Replay, snapshot: Snapshot | None, end: int, torn: Damage | None) -> Recovered:

@@ -125,6 +125,8 @@ class Replay:
         self.pointed: tuple[int, int] | None = None
         """Where the header says that another writer's snapshot is, and how long; good once it was met there."""
         self.pointed_is_good = False
+        self.unfinished: tuple[Snapshot, int | None] | None = None
+        """The last damaged snapshot that nobody vouches for, and the head_crc of the frame before it."""
         self.frames = self.records = self.spoiled = 0
         self.last_frame: int | None = None
         self._undo: list[tuple[int, bytes, bytes | None]] = []
@@ -134,7 +136,7 @@ class Replay:
     def run(self) -> None:
         """Go on to the end of the file. Raises `Damage`; what was committed before it stays taken in."""
         while self.at < self._size:
-            frame = self._frame_here()
+            frame = self._frame_at(self.at)
             if frame is None:
                 self._step_without_frame()
             elif self.loose_at is not None:
@@ -162,6 +164,17 @@ class Replay:
         self.prev_crc = self.loose_at = self._seen = None
         self._undo.clear()
 
+    def forget_unfinished(self, end: int, durable: int) -> Damage | None:
+        """If a log that ends at `end` ends with a damaged snapshot that was never durable: go back before it."""
+        if self.unfinished is None:
+            return None
+        snapshot, prev_crc = self.unfinished
+        if snapshot.at + snapshot.size != end or snapshot.at < durable:
+            return None
+        self.at, self.prev_crc = snapshot.at, prev_crc
+        self.spoiled -= 1
+        return Damage(snapshot.at, "a snapshot was not finished")
+
     def forget_loose(self) -> int:
         """Undo the records since the last boundary that no frame vouches for; where that boundary is."""
         for col, key, location in reversed(self._undo):
@@ -176,13 +189,13 @@ class Replay:
 
     # Frames
 
-    def _frame_here(self) -> Frame | None:
-        """The frame at this place. One that was moved here from elsewhere is a dead record, not a frame."""
-        if self.salt is None or self._size - self.at < FRAME_SIZE:
+    def _frame_at(self, at: int) -> Frame | None:
+        """The frame at a place. One that was moved there from elsewhere is a dead record, not a frame."""
+        if self.salt is None or self._size - at < FRAME_SIZE:
             return None
-        view, place = self._window.cover(self.at, FRAME_SIZE)
+        view, place = self._window.cover(at, FRAME_SIZE)
         frame = decode_frame(view, place, self.salt)
-        return frame if frame is not None and frame.at == self.at else None
+        return frame if frame is not None and frame.at == at else None
 
     def _check_chain(self, frame: Frame) -> None:
         if self.prev_crc is not None and frame.prev_crc != self.prev_crc:
@@ -235,6 +248,8 @@ class Replay:
         )
         if not plain and not self._vouched_here():
             raise Damage(frame.at, "this commit does not match its checksum")
+        if not self._vouched_here():
+            self.unfinished = Snapshot(frame.at, FRAME_SIZE + frame.body_len), self.prev_crc
         self.spoiled += 1
 
     def _records(self, body: memoryview, start: int) -> None:
@@ -357,17 +372,37 @@ class Replay:
         return end
 
     def _bare_nothing_end(self) -> int | None:
-        """Four zero bytes while nothing lives are a snapshot of that if a record with a key follows, or another
-        one, or if the header points at them.
+        """Where a run of empty snapshots ends, four zero bytes each, that stands here while nothing lives.
+
+        A crash may leave zeros too, and behind them a piece of somebody's value that looks like a record. So
+        they count only if the header points at one, or a frame of this file or something as good follows.
         """
-        after = self.at + LENGTH.size
-        while not self._key_at(after):
-            if self.pointed == (after - LENGTH.size, LENGTH.size):
+        at, zeros_end = self.at, self._zeros_end()
+        if self.pointed and self.pointed[1] == LENGTH.size:
+            end = self.pointed[0] + LENGTH.size
+            if at < end <= zeros_end and not (end - at) % LENGTH.size:
+                self.pointed_is_good = True
+                return end
+        # What follows may begin with zeros itself, but with no more than five.
+        all_but_two = max(zeros_end - at - 2 * LENGTH.size, 0) // LENGTH.size * LENGTH.size
+        ends = range(at + all_but_two + LENGTH.size, zeros_end + 1, LENGTH.size)
+        return next((end for end in ends if self._follows_nothing(end)), None)
+
+    def _zeros_end(self) -> int:
+        """Where the zeros end that begin here."""
+        at = self.at
+        while at < self._size:
+            piece = self._window.bytes(at, min(WINDOW, self._size - at))
+            rest = len(piece.lstrip(b"\0"))
+            at += len(piece) - rest
+            if rest:
                 break
-            if self._size - after < LENGTH.size or any(self._window.bytes(after, LENGTH.size)):
-                return None
-            after += LENGTH.size
-        return self.at + LENGTH.size
+        return at
+
+    def _follows_nothing(self, at: int) -> bool:
+        """Whether what stands at `at` shows that another writer, not a crash, left the zeros before it."""
+        theirs = self.salt is None or (self.pointed is not None and at <= self.pointed[0] < self._size)
+        return bool(theirs and self._key_at(at)) or self._frame_at(at) is not None
 
     def _key_at(self, at: int) -> bytes:
         try:

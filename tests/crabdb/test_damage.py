@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.crabdb.model import Contents, contents, crash
 
-from crabdb import Corrupted, CrabDB, CrabDBError, NotCrabDB, Unsupported
+from crabdb import Corrupted, CrabDB, CrabDBError, NotCrabDB, Options, Unsupported
 from crabdb.files import MemoryFile, MemoryFiles
-from crabdb.format import BODY_LIMIT
+from crabdb.format import BODY_LIMIT, encode_bare_header, encode_header, encode_put
 from crabdb.recovery import BIRTH_SIZE
 
 PATH = Path("/store")
@@ -237,8 +237,6 @@ def test_newer_version_flag_or_feature_is_refused() -> None:
 
 
 def test_torn_tail_is_saved_up_to_a_bound() -> None:
-    from crabdb import Options
-
     data, states, _ = history(without_snapshot)
     files = files_with(data + b"#" * 5000)
     with CrabDB.open(PATH, files=files, options=Options(torn_limit=1000)) as db:
@@ -291,3 +289,41 @@ def test_foreign_file_is_refused_and_left_alone(content: bytes) -> None:
             CrabDB.open(PATH, files=files, read_only=read_only)
     assert files.table == {PATH: files.table[PATH]}
     assert files.table[PATH].data == content
+
+
+def test_value_behind_a_lost_page_is_no_record_however_it_looks() -> None:
+    files = files_with(b"")
+    db = CrabDB.open(PATH, files=files)
+    db.put(0, b"k", encode_put(1, b"ghost", b"never written") * 400)
+    crash(db)
+    data = bytearray(files.table[PATH].data)
+    for page in (1024, 4096):
+        for shift in range(page - BIRTH_SIZE, page - BIRTH_SIZE + 28):
+            torn = bytes(data[:BIRTH_SIZE]) + bytes(shift) + bytes(data[page:])
+            with CrabDB.open(PATH, files=files_with(torn)) as db:
+                assert contents(db) == {}
+
+
+def test_long_zeros_in_an_empty_store_are_cut_off_at_once() -> None:
+    files = files_with(b"")
+    CrabDB.open(PATH, files=files, options=Options(torn_limit=0)).close()
+    files.table[PATH].data.extend(bytes(64 << 20))
+    with CrabDB.open(PATH, files=files) as db:
+        assert contents(db) == {}
+        assert db.stats().torn == 64 << 20
+
+
+def test_snapshot_that_a_crash_cut_short_is_cut_off() -> None:
+    files = files_with(b"")
+    db = CrabDB.open(PATH, files=files)
+    db.put(0, b"k", b"v")
+    end = db.stats().size
+    db.checkpoint()
+    crash(db)
+    for header in (encode_header(), encode_bare_header()):
+        data = header + files.table[PATH].data[32 : end + 60] + bytes(len(files.table[PATH].data) - end - 60)
+        with CrabDB.open(PATH, files=files_with(data)) as db:
+            assert contents(db) == {(0, b"k"): b"v"}
+            assert db.stats().torn == len(data) - end
+            assert db.stats().spoiled_snapshots == 0
+            assert db.verify().ok
