@@ -75,7 +75,7 @@ def copy_moment(files: Files, moment: Moment, to: Path) -> Iterator[Progress]:
             file.sync()
             files.publish(name, to)
         except BaseException:
-            files.remove(name)
+            files.discard(name)
             raise
         files.sync_directory(to.parent)
 

@@ -286,8 +286,8 @@ class CrabDB(Forkable):
                 old.journal = None
 
     def _discard(self, old: Log, name: Path) -> None:
-        if self._log is old and self._files.inode(name) is not None:
-            self._files.remove(name)
+        if self._log is old:
+            self._files.discard(name)
 
     def _copy(self, old: Log, new: Log) -> Iterator[None]:
         new.file.dress_like(old.file)

@@ -13,6 +13,7 @@ import socket
 import stat
 import weakref
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -156,6 +157,11 @@ class Files(ABC):
     @abstractmethod
     def remove(self, path: Path) -> None:
         """Remove a name."""
+
+    def discard(self, path: Path) -> None:
+        """Remove a temporary name unless it is gone: a rename that reported an error may have happened."""
+        with suppress(FileNotFoundError):
+            self.remove(path)
 
     @abstractmethod
     def sync_directory(self, path: Path) -> None:
@@ -436,7 +442,8 @@ class MemoryFiles(Files):
         self.table[target] = self.table[source]
 
     def remove(self, path: Path) -> None:
-        del self.table[path]
+        if self.table.pop(path, None) is None:
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(path))
 
     def sync_directory(self, path: Path) -> None:
         """Memory has no medium."""

@@ -167,7 +167,7 @@ def new_file(files: Files, path: Path, purpose: str, file_id: bytes) -> tuple[Pa
         data = encode_header() + record + vouching
         file.write(data, 0)
     except BaseException:
-        files.remove(name)
+        files.discard(name)
         raise
     return name, Log(path, file, Index(), identity, HEADER_SIZE, end=len(data), prev_crc=prev_crc)
 
@@ -180,7 +180,7 @@ def _make(files: Files, path: Path) -> None:
         log.file.sync()
         files.replace(name, path)
     except BaseException:
-        files.remove(name)
+        files.discard(name)
         raise
     files.sync_directory(path.parent)
 
@@ -263,7 +263,7 @@ def _save_tail(files: Files, path: Path, tail: bytes) -> Path | None:
         file.sync()
         files.replace(temporary, target)
     except OSError as error:
-        files.remove(temporary)
+        files.discard(temporary)
         if error.errno not in NO_ROOM:
             raise
         return None

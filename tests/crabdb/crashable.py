@@ -94,8 +94,7 @@ class CrashableFiles(MemoryFiles):
         return self._renamed("create", file, lambda table: table.update({path: file}))
 
     def replace(self, source: Path, target: Path) -> None:
-        file = self.table[source]
-        assert isinstance(file, CrashableFile)
+        file = self.live()[source]
         super().replace(source, target)
 
         def again(table: Table) -> None:
@@ -104,10 +103,15 @@ class CrashableFiles(MemoryFiles):
 
         self._renamed("replace", file, again)
 
+    def link(self, source: Path, target: Path) -> None:
+        super().link(source, target)
+        file = self.live()[source]
+        self._renamed("link", file, lambda table: table.update({target: file}))
+
     def remove(self, path: Path) -> None:
-        file = self.table[path]
-        assert isinstance(file, CrashableFile)
+        file = self.live().get(path)
         super().remove(path)
+        assert file is not None
         self._renamed("remove", file, lambda table: table.pop(path, None))
 
     def _renamed(self, call: str, file: CrashableFile, naming: Callable[[Table], object]) -> CrashableFile:

@@ -8,7 +8,7 @@ from tests.crabdb.crashable import CrashableFiles
 from tests.crabdb.model import Contents, contents, crash
 from tests.faults.tally import EARLIER, EQUAL
 
-from crabdb import CrabDB, CrabDBError, NotCrabDB, Options
+from crabdb import CrabDB, CrabDBError, NotCrabDB, Options, ReadFailed, StoreFailed
 
 PATH = Path("/store")
 OPTIONS = Options(compact_min=1 << 20, snapshot_at=0.25)
@@ -77,8 +77,9 @@ class Ledger:
             crash(self.db)
 
     def _reopen(self) -> None:
-        self.db = self._open()
-        found = contents(self.db)
+        db = self._open()
+        found = contents(db)
+        self.db = db
         assert found in self.survivors()
         # What an opening shows has been synced by it.
         self.acknowledged = self.synced = len(self.history) - 1 - self.history[::-1].index(found)
@@ -97,7 +98,18 @@ class Ledger:
         if self._attempt(lambda: self._change(db, staged)):
             self.acknowledged = number
             self.unknown.clear()
-        assert contents(db) == self.history[self.acknowledged]
+        elif not isinstance(self.errors[-1], StoreFailed):
+            self.unknown.discard(number)
+        self._look(db)
+
+    def _look(self, db: CrabDB) -> None:
+        """What the store shows is what was acknowledged, unless it cannot be read."""
+        try:
+            found = contents(db)
+        except ReadFailed as error:
+            self.errors.append(error)
+            return
+        assert found == self.history[self.acknowledged]
 
     def _change(self, db: CrabDB, staged: list[tuple[int, bytes, bytes | None]]) -> None:
         col, key, value = staged[0]
@@ -116,8 +128,10 @@ class Ledger:
                 crash(db)
             self.db = None
             self._attempt(self._reopen)
-        elif self._attempt(getattr(db, step)):
-            self.synced = self.acknowledged
+        else:
+            if self._attempt(getattr(db, step)):
+                self.synced = self.acknowledged
+            self._look(db)
 
     def _attempt(self, call: Callable[[], object]) -> bool:
         try:
