@@ -148,17 +148,22 @@ class CrabDB(Forkable):
 
     # Writing
 
-    def put(self, col: int, key: bytes, value: bytes) -> None:
-        """Store a value under a key. Raises `InvalidArgument`, `ReadOnly`, `DiskFull`, `StoreFailed`."""
+    def put(self, col: int, key: bytes, value: bytes, *, wait: bool = True) -> None:
+        """Store a value under a key. With `Options.sync="always"` it is on the medium afterwards, unless `wait` is
+        false: then the next `sync` sees to that.
+
+        Raises `InvalidArgument`, `ReadOnly`, `DiskFull`, `StoreFailed`.
+        """
         check_put(col, key, value)
         with self._appending:
             log = self._writing or self._refuse()
             log.append_put(col, key, value)
-        if log.end - log.index.live > self._alarm:
-            self._after_commit(log)
+            end = log.end
+        if end - log.index.live > self._alarm:
+            self._after_commit(log, end, wait)
 
-    def delete(self, col: int, key: bytes) -> bool:
-        """Remove a key; whether it was there. Raises as `put`."""
+    def delete(self, col: int, key: bytes, *, wait: bool = True) -> bool:
+        """Remove a key; whether it was there. `wait` and errors as with `put`."""
         check_key(col, key)
         with self._appending:
             log = self._writing or self._refuse()
@@ -166,7 +171,9 @@ class CrabDB(Forkable):
             if key not in log.index.maps[col]:
                 return False
             log.append([(col, key, None)])
-        self._after_commit(log)
+            end = log.end
+        if end - log.index.live > self._alarm:
+            self._after_commit(log, end, wait)
         return True
 
     @contextmanager
@@ -175,24 +182,25 @@ class CrabDB(Forkable):
         self._writer().check()
         batch = Batch()
         yield batch
-        self._commit(batch.changes)
+        self._commit(batch.changes, True)
 
-    def commit(self, changes: Sequence[Change]) -> None:
+    def commit(self, changes: Sequence[Change], *, wait: bool = True) -> None:
         """Commit changes as one, as a `batch` does: each a column, a key, and a value or None to delete the key.
 
-        Raises as `put`.
+        `wait` and errors as with `put`.
         """
         check_changes(changes)
-        self._commit(changes)
+        self._commit(changes, wait)
 
-    def _commit(self, changes: Sequence[Change]) -> None:
+    def _commit(self, changes: Sequence[Change], wait: bool) -> None:
         if not changes:
             return
         with self._appending:
             log = self._writing or self._refuse()
             log.append(changes)
-        if log.end - log.index.live > self._alarm:
-            self._after_commit(log)
+            end = log.end
+        if end - log.index.live > self._alarm:
+            self._after_commit(log, end, wait)
 
     def _writer(self) -> Log:
         """The log to append to. Raises `Closed`, `ReadOnly`."""
@@ -206,9 +214,9 @@ class CrabDB(Forkable):
     def _closed(self) -> NoReturn:
         raise Closed(self._path, self._gone)
 
-    def _after_commit(self, log: Log) -> None:
-        if self._options.sync:
-            self.sync()
+    def _after_commit(self, log: Log, end: int, wait: bool) -> None:
+        if wait and self._options.sync == "always":
+            self._await_durable(log, end)
         if log.end - log.index.live > self._compaction_alarm:
             self._compact_if_due()
 
@@ -218,13 +226,28 @@ class CrabDB(Forkable):
         """Return when every commit so far is on the medium. Raises `StoreFailed`, after which writes are
         refused.
         """
+        with self._appending:
+            log = self._writer()
+            log.check()
+            end = log.end
+        self._await_durable(log, end)
+
+    def _await_durable(self, log: Log, end: int) -> None:
+        """Return when byte `end` of a log is on the medium.
+
+        Whoever gets the lock first syncs for all who appended before; the others find it done.
+        """
         with self._syncing:
+            if log.durable >= end:
+                return
             with self._appending:
-                log = self._writer()
+                if log is not self._writing:
+                    # A compaction has taken over everything, and synced it: see `_swap`.
+                    self._writer().check()
+                    return
                 log.check()
                 end = log.end
-            if log.durable < end:
-                log.sync(end)
+            log.sync(end)
 
     def checkpoint(self) -> None:
         """As `sync`; and if the log has grown enough, write a snapshot, so that the next opening is quick.
@@ -302,13 +325,14 @@ class CrabDB(Forkable):
     def _swap(self, old: Log, new: Log, name: Path) -> None:
         """Copy what changed meanwhile, and let the new file take the old one's name and place."""
         with self._syncing:
-            # From here on no further commit becomes durable in the old file, so the rest needs no fsync.
+            # From here on no further commit becomes durable in the old file, so the rest may be synced at the end.
             if copy_changes(old, new):
                 new.sync(new.end)
             with self._appending:
                 old.check()
                 copy_changes(old, new)
                 self._rename(old, new, name)
+                end = new.end
             try:
                 self._files.sync_directory(self._path.parent)
             except BaseException as error:
@@ -317,6 +341,9 @@ class CrabDB(Forkable):
                 if isinstance(error, OSError):
                     raise StoreFailed(self._path, error) from error
                 raise
+            if new.durable < end:
+                # Who waits for a commit in the old file waits for it in this one.
+                new.sync(end)
         self._compactions += 1
         self._set_alarms(new)
 
@@ -345,7 +372,7 @@ class CrabDB(Forkable):
             (self._options.compact_min - (log.end - log.size_compacted())) / 2,
         )
         self._compaction_alarm = dead + max(missing, 0)
-        self._alarm = -1 if self._options.sync else self._compaction_alarm
+        self._alarm = -1 if self._options.sync == "always" else self._compaction_alarm
 
     def _compact_if_due(self) -> None:
         """Compact if the rule says so. A failure is noted, not raised: the write that led here has succeeded."""
@@ -368,7 +395,7 @@ class CrabDB(Forkable):
             self._compaction_error = error
             # Not again before as much as the file holds now has been written once more.
             self._compaction_alarm = 2 * log.end
-            self._alarm = -1 if self._options.sync else self._compaction_alarm
+            self._alarm = -1 if self._options.sync == "always" else self._compaction_alarm
 
     @property
     def compaction_due(self) -> bool:

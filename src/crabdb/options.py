@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from crabdb.errors import InvalidArgument
 
@@ -20,9 +21,9 @@ class Options:
     snapshot_at     A checkpoint writes a new snapshot of the index once the log has grown by this share of
     the last
                     one, not negative. Higher means fewer dead bytes and more to replay at the next opening.
-    sync            Whether every commit is on the medium before the call returns. Off: a call that returned
-    survives
-                    the end of the process, and `sync()` decides when it survives loss of power.
+    sync            When commits reach the medium. "checkpoint": at `sync` and `checkpoint`; a call that returned
+                    survives the end of the process, and those decide when it survives loss of power. "always":
+                    before a commit returns; threads that commit at the same time share one fsync.
     torn_limit      How many bytes of a torn tail are kept in a file beside the store when it is cut off; 0: none.
 
     Raises `InvalidArgument` for a number outside of its range.
@@ -31,7 +32,7 @@ class Options:
     compact_at: float = 0.5
     compact_min: int = 1 << 20
     snapshot_at: float = 0.25
-    sync: bool = False
+    sync: Literal["checkpoint", "always"] = "checkpoint"
     torn_limit: int = 16 << 20
 
     def __post_init__(self) -> None:
@@ -39,6 +40,8 @@ class Options:
             raise InvalidArgument("compact_at", f"must be above 0 and at most 1, not {self.compact_at!r}")
         if not (self.snapshot_at >= 0 and math.isfinite(self.snapshot_at)):
             raise InvalidArgument("snapshot_at", f"must be a number from 0, not {self.snapshot_at!r}")
+        if self.sync not in ("checkpoint", "always"):
+            raise InvalidArgument("sync", f'must be "checkpoint" or "always", not {self.sync!r}')
         for name in ("compact_min", "torn_limit"):
             if getattr(self, name) < 0:
                 raise InvalidArgument(name, f"must not be negative, as {getattr(self, name)!r} is")

@@ -118,6 +118,7 @@ def test_bad_bounds_of_a_scan_are_refused(db: CrabDB, arguments: dict[str, Any],
         {"snapshot_at": float("inf")},
         {"compact_min": -1},
         {"torn_limit": -1},
+        {"sync": True},
     ],
 )
 def test_option_out_of_range_is_refused(options: dict[str, Any]) -> None:
@@ -290,7 +291,7 @@ def test_batch_over_a_store_that_closes_meanwhile_is_refused(path: Path) -> None
 
 
 def test_sync_option_makes_every_commit_durable(path: Path) -> None:
-    with CrabDB.open(path, options=Options(sync=True)) as db:
+    with CrabDB.open(path, options=Options(sync="always")) as db:
         db.put(0, b"k", b"v")
         assert db.stats().durable == db.stats().size
         db.delete(0, b"k")
