@@ -1,5 +1,6 @@
 """crabdb: an ordered key-value store in one append-only file that survives crashes. See `CrabDB`."""
 
+from crabdb.backup import Progress
 from crabdb.batch import Batch
 from crabdb.db import CrabDB
 from crabdb.errors import (
@@ -20,6 +21,7 @@ from crabdb.errors import (
     Unsupported,
 )
 from crabdb.options import Options
+from crabdb.repair import Key, Lost, Repaired, repair, repair_steps
 from crabdb.report import Stats, Verification
 
 __all__ = [
@@ -33,14 +35,20 @@ __all__ = [
     "Exists",
     "IOFailed",
     "InvalidArgument",
+    "Key",
     "Locked",
+    "Lost",
     "NotCrabDB",
     "NotFound",
     "Options",
+    "Progress",
     "ReadFailed",
     "ReadOnly",
+    "Repaired",
     "Stats",
     "StoreFailed",
     "Unsupported",
     "Verification",
+    "repair",
+    "repair_steps",
 ]

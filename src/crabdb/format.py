@@ -78,6 +78,7 @@ __all__ = [
     "encode_records",
     "encode_snapshot",
     "is_damaged_frame",
+    "salt_of_frame",
     "snapshot_prefix",
     "snapshot_size",
 ]
@@ -122,6 +123,7 @@ memory.
 ROW: Final = Struct("<QII")
 FOOT: Final = Struct("<QQQIII4sI")
 FOOT_TAG: Final = b"CRIX"
+CRC_POLYNOMIAL: Final = 0xEDB8_8320
 FOOT_SIZE: Final = 44
 
 assert HEADER.size == HEADER_SIZE
@@ -293,6 +295,26 @@ def is_damaged_frame(data: bytes | memoryview, start: int, at: int, salt: int) -
         return decode_frame(data, start, salt) is None
     head_crc, _, _, own, _, _ = FRAME_FIELDS.unpack_from(data, start + len(FRAME_PREFIX))
     return bool(own == at and crc32(data[start + 15 : start + FRAME_SIZE], salt) == head_crc)
+
+
+def salt_of_frame(data: bytes | memoryview, start: int, at: int) -> int | None:
+    """The salt of the file in which what stands at `start` of `data`, byte `at` of the file, is a frame; None if
+    it is one in no file.
+    """
+    if data[start : start + len(FRAME_PREFIX)] != FRAME_PREFIX or len(data) - start < FRAME_SIZE:
+        return None
+    head_crc, _, _, own, _, _ = FRAME_FIELDS.unpack_from(data, start + len(FRAME_PREFIX))
+    return _sum_backwards(data[start + 15 : start + FRAME_SIZE], head_crc) if own == at else None
+
+
+def _sum_backwards(data: bytes | memoryview, crc: int) -> int:
+    """What a CRC-32 of `data` that comes out as `crc` started from."""
+    state = crc ^ 0xFFFF_FFFF
+    for byte in reversed(data):
+        for _ in range(8):
+            state = (state ^ CRC_POLYNOMIAL) << 1 | 1 if state >> 31 else state << 1
+        state ^= byte
+    return state ^ 0xFFFF_FFFF
 
 
 def snapshot_prefix(value_len: int) -> bytes:

@@ -41,7 +41,7 @@ from crabdb.format import (
 )
 from crabdb.replay import Damage, Maps, Replay, Snapshot
 
-__all__ = ["BIRTH_SIZE", "Recovered", "recover", "replay_all", "trusted_foot"]
+__all__ = ["BIRTH_SIZE", "Recovered", "find_frames", "is_plain", "recover", "replay_all", "trusted_foot"]
 
 BIRTH_SIZE: Final = HEADER_SIZE + IDENTITY_RECORD_SIZE + FRAME_SIZE
 """What a new store is made of; it appears by rename, whole and synced, so damage in it is never a torn tail."""
@@ -124,7 +124,7 @@ def _identity_damage(file: File, header: Header, foot: Foot | None) -> Damage | 
     """The lack of the identity that a good header implies. Without it, all our records would look like another
     writer's.
     """
-    if foot is None and not _is_plain(header):
+    if foot is None and not is_plain(header):
         return None
     at = foot.identity_at if foot else HEADER_SIZE
     identity = _identity_at(file, at)
@@ -133,7 +133,7 @@ def _identity_damage(file: File, header: Header, foot: Foot | None) -> Damage | 
     return Damage(at, "the identity of the store is damaged")
 
 
-def _is_plain(header: Header) -> bool:
+def is_plain(header: Header) -> bool:
     """Whether this is the header that a store is born with."""
     return not header.index_len and header.sum == header_sum(header.index_at, 0, 0)
 
@@ -253,7 +253,7 @@ class _Judge:
             return found
         if not self.salvage:
             raise found
-        self.damage.append(found)
+        self.damage.append(Damage(found.offset, found.problem, following.at if following else self.size))
         if following is None:
             return Damage(found.offset, "nothing intact follows")
         replay.resume(following, salt)
@@ -276,7 +276,7 @@ class _Judge:
         end = self.header.index_at + self.header.index_len
         if self.foot or (not self.header.sum and self._points_at_an_index()):
             return end
-        born = replay.identity_at == HEADER_SIZE or _is_plain(self.header)
+        born = replay.identity_at == HEADER_SIZE or is_plain(self.header)
         return BIRTH_SIZE if born else 0
 
     def _points_at_an_index(self) -> bool:

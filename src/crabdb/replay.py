@@ -46,12 +46,15 @@ Maps = list[dict[bytes, bytes]]
 
 
 class Damage(Exception):
-    """Bytes at `offset` that are no part of a good log. Internal: the opener adds the path and decides."""
+    """Bytes at `offset` that are no part of a good log, up to `end` if that is known. Internal: the opener adds
+    the path and decides.
+    """
 
-    def __init__(self, offset: int, problem: str) -> None:
+    def __init__(self, offset: int, problem: str, end: int | None = None) -> None:
         super().__init__(offset, problem)
         self.offset = offset
         self.problem = problem
+        self.end = end
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,10 @@ class FaultyFiles(Files):
         self.fault.check("replace")
         self.inner.replace(source, target)
 
+    def link(self, source: Path, target: Path) -> None:
+        self.fault.check("link")
+        self.inner.link(source, target)
+
     def remove(self, path: Path) -> None:
         self.inner.remove(path)
 

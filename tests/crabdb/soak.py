@@ -65,8 +65,7 @@ def soak(path: Path, *, seconds: float) -> Seen:
     while time.monotonic() < end:
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)])
         life = min(end - time.monotonic(), random.uniform(0.4, 3))
-        _follow(follower, seen, until=time.monotonic() + life)
-        assert writer.poll() is None, "the writer ended by itself"
+        _follow(follower, writer, seen, until=time.monotonic() + life)
         writer.kill()
         writer.wait()
         seen.kills += 1
@@ -76,8 +75,9 @@ def soak(path: Path, *, seconds: float) -> Seen:
     return seen
 
 
-def _follow(follower: CrabDB, seen: Seen, *, until: float) -> None:
-    while time.monotonic() < until:
+def _follow(follower: CrabDB, writer: "subprocess.Popen[bytes]", seen: Seen, *, until: float) -> None:
+    while time.monotonic() < until or not seen.changes:
+        assert writer.poll() is None, "the writer ended by itself"
         seen.refreshes += 1
         seen.changes += follower.refresh()
         values = {value for _, value in follower.scan(1)}
