@@ -494,7 +494,8 @@ class CrabDB(Forkable):
     def close(self) -> None:
         """Checkpoint, unless read-only or failed, and let go of the file and the lock. Closing twice is fine.
 
-        Raises `StoreFailed`, `DiskFull` if the checkpoint did; the store is closed all the same.
+        Raises `StoreFailed`, `DiskFull` if the checkpoint did, `IOFailed` if the system would not unlock; the
+        store is closed all the same.
         """
         with self._maintaining:
             log = self._log
@@ -507,7 +508,8 @@ class CrabDB(Forkable):
                 with self._syncing, self._appending:
                     self._log = self._writing = None
                 if self._lock is not None:
-                    self._lock.release()
+                    with typed_errors(self._path):
+                        self._lock.release()
 
     def forked(self) -> None:
         """Called in a forked child: this handle is the parent's."""

@@ -272,8 +272,10 @@ class OSLock(Lock):
     def release(self) -> None:
         if self._closer.alive:
             # A child that was forked a moment ago may hold a copy still, so closing ours would not do.
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
-            self._closer()
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            finally:
+                self._closer()
 
     def abandon(self) -> None:
         # Closing a child's copy leaves the lock with the parent; unlocking it would not.

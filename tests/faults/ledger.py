@@ -50,6 +50,24 @@ def some_step(chance: Random, number: int) -> Step:
     return changes
 
 
+def changed(before: Contents, changes: Changes) -> Contents:
+    """These contents after a commit."""
+    after = {place: value for place, value in before.items() if place not in changes}
+    return {**after, **{place: value for place, value in changes.items() if value is not None}}
+
+
+def change(db: CrabDB, changes: Changes) -> None:
+    """Commit these changes, with `put` or `delete` if it is one."""
+    staged = [(col, key, value) for (col, key), value in changes.items()]
+    col, key, value = staged[0]
+    if len(staged) > 1:
+        db.commit(staged)
+    elif value is None:
+        db.delete(col, key)
+    else:
+        db.put(col, key, value)
+
+
 class Ledger:
     """Runs a script. `history` holds the contents after each commit that was tried, in order."""
 
@@ -67,14 +85,20 @@ class Ledger:
         """Open the store and make the calls, whatever fails; at last let go of the store."""
         self._attempt(self._reopen)
         for step in script:
-            if self.db is None:
-                self._attempt(self._reopen)
-            elif isinstance(step, str):
-                self._other(self.db, step)
-            else:
-                self._commit(self.db, step)
+            self.step(step)
         if self.db is not None:
             crash(self.db)
+
+    def step(self, step: Step) -> None:
+        """Make one call; open the store first if it is not."""
+        if self.db is None:
+            self._attempt(self._reopen)
+        if self.db is None:
+            return
+        if isinstance(step, str):
+            self._other(self.db, step)
+        else:
+            self._commit(self.db, step)
 
     def _reopen(self) -> None:
         db = self._open()
@@ -86,16 +110,10 @@ class Ledger:
         self.unknown.clear()
 
     def _commit(self, db: CrabDB, changes: Changes) -> None:
-        after = dict(self.history[self.acknowledged])
-        for place, value in changes.items():
-            after.pop(place, None)
-            if value is not None:
-                after[place] = value
-        self.history.append(after)
+        self.history.append(changed(self.history[self.acknowledged], changes))
         number = len(self.history) - 1
         self.unknown.add(number)
-        staged = [(col, key, value) for (col, key), value in changes.items()]
-        if self._attempt(lambda: self._change(db, staged)):
+        if self._attempt(lambda: change(db, changes)):
             self.acknowledged = number
             self.unknown.clear()
         elif not isinstance(self.errors[-1], StoreFailed):
@@ -110,15 +128,6 @@ class Ledger:
             self.errors.append(error)
             return
         assert found == self.history[self.acknowledged]
-
-    def _change(self, db: CrabDB, staged: list[tuple[int, bytes, bytes | None]]) -> None:
-        col, key, value = staged[0]
-        if len(staged) > 1:
-            db.commit(staged)
-        elif value is None:
-            db.delete(col, key)
-        else:
-            db.put(col, key, value)
 
     def _other(self, db: CrabDB, step: str) -> None:
         if step.startswith("reopen"):
