@@ -16,9 +16,10 @@ from crabdb.arguments import check_changes, check_key, check_page, check_path, c
 from crabdb.backup import Progress, copy_moment, moment_of
 from crabdb.batch import Batch
 from crabdb.compaction import copy_changes, copy_live, finish_copy
+from crabdb.erasure import remove_saved
 from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed
 from crabdb.files import OS, AnyPath, Files, Forkable, guard_fork
-from crabdb.following import follow
+from crabdb.following import follow, torn_tail
 from crabdb.index import Change
 from crabdb.log import Log
 from crabdb.opening import Opened, new_file, open_reader, open_writer, typed_errors
@@ -289,6 +290,17 @@ class CrabDB(Forkable):
                 pass
             return before - self._writer().end
 
+    def erase(self) -> tuple[Path, ...]:
+        """Compact, and remove what was saved beside the store: torn tails that were cut off, and damaged originals
+        that a repair kept; which files those were.
+
+        When it returns, nothing that had been deleted or replaced before is in any file that crabdb has put
+        here. Copies that were made elsewhere are not its business. Raises as `compact`.
+        """
+        with self._maintaining, typed_errors(self._path):
+            self.compact()
+            return remove_saved(self._files, self._path)
+
     def _compaction(self, old: Log) -> Iterator[None]:
         """The steps of a compaction; the last one swaps the files. The maintenance lock must be held."""
         with typed_errors(self._path):
@@ -446,7 +458,7 @@ class CrabDB(Forkable):
             log = self._log or self._closed()
             with self._appending:
                 end, entries = log.end, list(log.index.entries())
-            return verify_log(log, end, entries)
+            return verify_log(log, end, entries, torn_tail(log) if self.read_only else 0)
 
     def refresh(self) -> bool:
         """Show what other processes have committed since this read-only handle was opened, or last refreshed;

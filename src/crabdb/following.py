@@ -34,7 +34,7 @@ from crabdb.log import Log
 from crabdb.opening import Opened, open_reader, typed_errors
 from crabdb.replay import Damage, Snapshot, Window
 
-__all__ = ["follow"]
+__all__ = ["follow", "torn_tail"]
 
 ATTEMPTS: Final = 5
 """How often a file is opened whose name passes to another one meanwhile. The last one is as good as any, only
@@ -63,6 +63,15 @@ def follow(files: Files, path: Path, opened: Opened) -> Opened | None:
         if inode != opened.log.file.inode() or not _is_there_still(opened, size):
             return _reopened(files, path, opened.log)
         return _caught_up(files, path, opened, size)
+
+
+def torn_tail(log: Log) -> int:
+    """How many bytes lie behind a log that do not begin with a commit, even by now."""
+    size = log.file.size()
+    try:
+        return 0 if size < log.end or next(_commits(log, size), None) else size - log.end
+    except Damage:
+        return 0
 
 
 def _is_there_still(opened: Opened, size: int) -> bool:

@@ -73,13 +73,18 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What `verify` found. `problems` is empty for a sound store; each is an offset and a sentence."""
+    """What `verify` found. `problems` is empty for a sound store; each is an offset and a sentence.
+
+    `torn` are the bytes behind the log, which is no problem: the next opening for writing cuts them off. Beside
+    a live writer they may be a commit that is being written.
+    """
 
     size: int
     frames: int
     records: int
     keys: int
     problems: tuple[tuple[int, str], ...]
+    torn: int = 0
 
     @property
     def ok(self) -> bool:
@@ -87,15 +92,19 @@ class Verification:
         return not self.problems
 
 
-def verify_log(log: Log, end: int, entries: Sequence[tuple[int, bytes, bytes]]) -> Verification:
-    """Replay the first `end` bytes of a log, and compare with the entries its index had at that point."""
+def verify_log(
+    log: Log, end: int, entries: Sequence[tuple[int, bytes, bytes]], torn: int = 0
+) -> Verification:
+    """Replay the first `end` bytes of a log, and compare with the entries its index had at that point. `torn` is
+    what lies behind it.
+    """
     recovered = replay_all(log.file, end)
     problems = [(damage.offset, damage.problem) for damage in recovered.damage]
     if recovered.torn is not None:
         problems.append((recovered.torn.offset, recovered.torn.problem))
     problems += [(0, "a snapshot of the index is damaged")] * bool(recovered.spoiled)
     problems += _differences(recovered, entries)
-    return Verification(end, recovered.frames, recovered.records, len(entries), tuple(sorted(problems)))
+    return Verification(end, recovered.frames, recovered.records, len(entries), tuple(sorted(problems)), torn)
 
 
 def _differences(recovered: Recovered, entries: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, str]]:
