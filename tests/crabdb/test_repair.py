@@ -165,7 +165,7 @@ def test_no_flipped_byte_makes_a_repair_invent_or_hide_anything(
     damage=st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 300), st.booleans()), max_size=4),
     cut=st.integers(0, 400),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_wider_damage_makes_a_repair_invent_or_hide_anything(
     build: Callable[[CrabDB], Iterator[None]], damage: list[tuple[int, int, bool]], cut: int
 ) -> None:
@@ -174,11 +174,13 @@ def test_no_wider_damage_makes_a_repair_invent_or_hide_anything(
     for start, length, zeros in damage:
         for place in range(start % len(data), min(start % len(data) + length, len(data))):
             damaged[place] = 0 if zeros else damaged[place] ^ 0x5A
-    check_honest(damaged[: len(damaged) - cut], states)
+    check_honest(damaged[: len(damaged) - cut], states, cut=cut > 0)
 
 
-def check_honest(damaged: bytearray, states: list[Contents]) -> None:
-    """Every value in the repaired store was written once; every difference to the last state is announced."""
+def check_honest(damaged: bytearray, states: list[Contents], *, cut: bool = False) -> None:
+    """Every value in the repaired store was written once; every difference to the last state is announced, unless
+    the file was cut between two commits that were not yet synced, which nobody can tell from a shorter history.
+    """
     try:
         found, kept = repaired(damaged)
     except (NotCrabDB, Unsupported):
@@ -186,7 +188,7 @@ def check_honest(damaged: bytearray, states: list[Contents]) -> None:
     for place, value in kept.items():
         assert any(state.get(place) == value for state in states)
     now = states[-1]
-    torn = any(lost.torn for lost in found.lost)
+    torn = cut or any(lost.torn for lost in found.lost)
     if not found.damaged:
         assert kept in states and (torn or kept == now)
     suspect = {(key.col, key.key) for key in found.suspect}
