@@ -17,7 +17,7 @@ from crabdb.backup import Progress, copy_moment, moment_of
 from crabdb.batch import Batch
 from crabdb.compaction import copy_changes, copy_live, finish_copy
 from crabdb.erasure import remove_saved
-from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed
+from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed, forget_frames
 from crabdb.files import OS, AnyPath, Files, Forkable, guard_fork
 from crabdb.following import follow, torn_tail
 from crabdb.index import Change
@@ -405,6 +405,7 @@ class CrabDB(Forkable):
             self._compaction_error = None
         except CrabDBError as error:
             self._compaction_error = error
+            forget_frames(error)
             # Not again before as much as the file holds now has been written once more.
             self._compaction_alarm = 2 * log.end
             self._alarm = -1 if self._options.sync == "always" else self._compaction_alarm
@@ -519,6 +520,7 @@ class CrabDB(Forkable):
             finally:
                 with self._syncing, self._appending:
                     self._log = self._writing = None
+                forget_frames(log.failure, log.halfway)
                 if self._lock is not None:
                     with typed_errors(self._path):
                         self._lock.release()

@@ -22,6 +22,7 @@ __all__ = [
     "ReadOnly",
     "StoreFailed",
     "Unsupported",
+    "forget_frames",
 ]
 
 
@@ -167,3 +168,12 @@ class Closed(CrabDBError):
     def __init__(self, path: Path, problem: str = "this handle is closed") -> None:
         super().__init__(f"{path}: {problem}; open the store again")
         self.path = path
+
+
+def forget_frames(*errors: BaseException | None) -> None:
+    """Drop the frames that noted errors came through, which would keep files open that nobody uses any more."""
+    left = [error for error in errors if error is not None]
+    while left:
+        error = left.pop()
+        error.__traceback__ = None
+        left += [cause for cause in (error.__cause__, error.__context__) if cause is not None]

@@ -1,17 +1,20 @@
 """Real processes: killed ones, second ones, forked ones; and real files with modes, owners and links."""
 
+import errno
+import gc
 import os
 import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.crabdb.model import contents, crash
 
-from crabdb import AccessDenied, Closed, CrabDB, Locked, NotCrabDB, NotFound, StoreFailed
+from crabdb import AccessDenied, Closed, CrabDB, Locked, NotCrabDB, NotFound, Options, StoreFailed
 
 WRITER = """
 import sys
@@ -261,3 +264,35 @@ def test_forgotten_handle_gives_up_its_lock(path: Path) -> None:
     CrabDB.open(path).put(0, b"k", b"v")
     with CrabDB.open(path) as db:
         assert db.get(0, b"k") == b"v"
+
+
+def refuse(*_: object) -> None:
+    """A call to the system for which there is no room."""
+    raise OSError(errno.ENOSPC, "injected")
+
+
+def overwrite(db: CrabDB) -> None:
+    """Write until a compaction is due."""
+    for number in range(100):
+        db.put(0, b"k", b"%d" % number)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files as Linux lists them")
+@pytest.mark.parametrize("call", [CrabDB.sync, overwrite])
+def test_closed_store_holds_no_file_though_it_remembers_an_error(
+    path: Path, call: Callable[[CrabDB], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        before = open_files()
+        db = CrabDB.open(path, options=Options(compact_min=1000))
+        db.put(0, b"k", b"v")
+        with monkeypatch.context() as patch, suppress(StoreFailed):
+            patch.setattr(os, "fsync", refuse)
+            call(db)
+        assert db.stats().failure or db.stats().compaction_error
+        db.close()
+        assert open_files() == before
+    finally:
+        gc.enable()
