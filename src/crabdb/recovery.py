@@ -38,10 +38,11 @@ from crabdb.format import (
     decode_index,
     decode_snapshot,
     header_sum,
+    salt_of_frame,
 )
 from crabdb.replay import Damage, Maps, Replay, Snapshot
 
-__all__ = ["BIRTH_SIZE", "Recovered", "find_frames", "is_plain", "recover", "replay_all", "trusted_foot"]
+__all__ = ["BIRTH_SIZE", "Recovered", "recover", "replay_all", "salt_of_frames", "trusted_foot"]
 
 BIRTH_SIZE: Final = HEADER_SIZE + IDENTITY_RECORD_SIZE + FRAME_SIZE
 """What a new store is made of; it appears by rename, whole and synced, so damage in it is never a torn tail."""
@@ -124,7 +125,7 @@ def _identity_damage(file: File, header: Header, foot: Foot | None) -> Damage | 
     """The lack of the identity that a good header implies. Without it, all our records would look like another
     writer's.
     """
-    if foot is None and not is_plain(header):
+    if foot is None and not _is_plain(header):
         return None
     at = foot.identity_at if foot else HEADER_SIZE
     identity = _identity_at(file, at)
@@ -133,7 +134,7 @@ def _identity_damage(file: File, header: Header, foot: Foot | None) -> Damage | 
     return Damage(at, "the identity of the store is damaged")
 
 
-def is_plain(header: Header) -> bool:
+def _is_plain(header: Header) -> bool:
     """Whether this is the header that a store is born with."""
     return not header.index_len and header.sum == header_sum(header.index_at, 0, 0)
 
@@ -243,8 +244,10 @@ class _Judge:
 
     def _judge(self, replay: Replay, found: Damage) -> Damage | None:
         """The torn tail that the log ends with, or None after the replay was set to go on beyond the damage."""
-        salt = self.foot.salt if self.foot else replay.salt
-        ahead = () if salt is None else find_frames(self.file, found.offset + 1, self.size, salt)
+        salt = self._salt(replay)
+        # Under another salt than the one until now, the frame that could not be read may be a good one.
+        start = found.offset + (salt == replay.salt)
+        ahead = () if salt is None else find_frames(self.file, start, self.size, salt)
         following = self._look_ahead(replay, ahead)
         if following is not None:
             # Somebody vouched for the loose records before this point, but that cannot be checked any more.
@@ -258,6 +261,15 @@ class _Judge:
             return Damage(found.offset, "nothing intact follows")
         replay.resume(following, salt)
         return None
+
+    def _salt(self, replay: Replay) -> int | None:
+        """The file's salt, which the frames themselves give if the identity is damaged."""
+        if self.foot:
+            return self.foot.salt
+        if replay.frames:
+            return replay.salt
+        found = salt_of_frames(self.file, self.size)
+        return replay.salt if found is None else found
 
     def _look_ahead(self, replay: Replay, ahead: Iterable[Frame]) -> Frame | None:
         """The next intact frame; the first time, the durable point is learnt from all that follow."""
@@ -276,7 +288,7 @@ class _Judge:
         end = self.header.index_at + self.header.index_len
         if self.foot or (not self.header.sum and self._points_at_an_index()):
             return end
-        born = replay.identity_at == HEADER_SIZE or is_plain(self.header)
+        born = replay.identity_at == HEADER_SIZE or _is_plain(self.header)
         return BIRTH_SIZE if born else 0
 
     def _points_at_an_index(self) -> bool:
@@ -290,13 +302,37 @@ class _Judge:
             return False
 
 
+def salt_of_frames(file: File, size: int) -> int | None:
+    """The salt under which something in a file is a frame, and another thing behind it too, or what is where the
+    first one stands in a new store. None if there is no such thing.
+    """
+    for at, salt in _possible_salts(file, size):
+        others = find_frames(file, at + 1, size, salt)
+        if next(others, None) is not None or at == BIRTH_SIZE - FRAME_SIZE == size - FRAME_SIZE:
+            return salt
+    return None
+
+
+def _possible_salts(file: File, size: int) -> Iterator[tuple[int, int]]:
+    for at, data, place in _frame_prefixes(file, HEADER_SIZE, size):
+        salt = salt_of_frame(data, place, at)
+        if salt is not None:
+            yield at, salt
+
+
 def find_frames(file: File, start: int, size: int, salt: int) -> Iterator[Frame]:
     """Every head of a frame of this file at or after `start`, wherever the damage left the reader."""
+    for at, data, place in _frame_prefixes(file, start, size):
+        frame = decode_frame(data, place, salt)
+        if frame is not None and frame.at == at:
+            yield frame
+
+
+def _frame_prefixes(file: File, start: int, size: int) -> Iterator[tuple[int, bytes, int]]:
+    """Where in the file something begins like a frame, a piece of it, and the place in that."""
     for at in range(start, size, SCAN):
         data = file.read(min(SCAN + FRAME_SIZE - 1, size - at), at)
         place = data.find(FRAME_PREFIX)
         while 0 <= place < SCAN:
-            frame = decode_frame(data, place, salt)
-            if frame is not None and frame.at == at + place:
-                yield frame
+            yield at + place, data, place
             place = data.find(FRAME_PREFIX, place + 1)

@@ -26,7 +26,7 @@ from crabdb.log import FRAMED_TOGETHER, Log
 from crabdb.opening import new_file, typed_errors
 from crabdb.reading import read_value
 from crabdb.recovery import Recovered, recover
-from crabdb.salvage import PatientFile, lost_beginning
+from crabdb.salvage import PatientFile, lost_header
 
 __all__ = ["Key", "Lost", "Repaired", "repair", "repair_steps"]
 
@@ -171,7 +171,7 @@ class _Salvage:
         """Read the log, or the snapshot and what follows it."""
         with typed_errors(path):
             file = PatientFile(files.open(path, write=False))
-            file.beginning = lost_beginning(file)
+            file.beginning = lost_header(file)
             recovered = recover(file, salvage=True)
         return cls(path, file, recovered, _lost(file, recovered))
 
@@ -250,7 +250,7 @@ def _lost(file: PatientFile, recovered: Recovered) -> list[Lost]:
     """The stretches that the log was read without, in the order in which they stand."""
     lost = []
     if file.beginning:
-        lost.append(Lost(0, len(file.beginning), "the beginning was damaged and is derived from the rest"))
+        lost.append(Lost(0, len(file.beginning), "the header was damaged, and is derived from the rest"))
     for damage in recovered.damage:
         end = damage.offset if damage.end is None else damage.end
         lost.append(Lost(damage.offset, end - damage.offset, damage.problem))

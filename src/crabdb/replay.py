@@ -33,6 +33,7 @@ from crabdb.format import (
     decode_frame,
     decode_identity,
     is_damaged_frame,
+    salt_of_frame,
     snapshot_prefix,
 )
 
@@ -200,13 +201,13 @@ class Replay:
         frame = decode_frame(view, place, self.salt)
         return frame if frame is not None and frame.at == at else None
 
-    def _check_chain(self, frame: Frame) -> None:
+    def _check_chain(self, frame: Frame, start: int) -> None:
         if self.prev_crc is not None and frame.prev_crc != self.prev_crc:
-            raise Damage(frame.at, "this commit does not follow the one before it")
+            raise Damage(start, "this commit does not follow the one before it")
 
     def _attest(self, frame: Frame) -> None:
         start = self.at if self.loose_at is None else self.loose_at
-        self._check_chain(frame)
+        self._check_chain(frame, start)
         if frame.body_len != frame.at - start or self._sum(start, frame.at) != frame.body_crc:
             raise Damage(start, "these records do not match the frame that vouches for them")
         self.loose_at = None
@@ -217,7 +218,7 @@ class Replay:
         return checksum(self._file, start, end, self.salt or 0)
 
     def _commit(self, frame: Frame) -> None:
-        self._check_chain(frame)
+        self._check_chain(frame, frame.at)
         start = frame.at + FRAME_SIZE
         end = start + frame.body_len
         if end > self._size:
@@ -294,11 +295,16 @@ class Replay:
         self.at = end
 
     def _refuse_damaged_frame(self) -> None:
-        """Keep a commit whose frame is damaged from being taken for records of another writer."""
-        if self.salt is None or self._size - self.at < FRAME_SIZE:
+        """Keep a commit from being taken for records of another writer, because its frame or the identity is
+        damaged.
+        """
+        if self._size - self.at < FRAME_SIZE:
             return
         view, place = self._window.cover(self.at, FRAME_SIZE)
-        if is_damaged_frame(view, place, self.at, self.salt):
+        if self.salt is None:
+            if salt_of_frame(view, place, self.at) is not None:
+                raise Damage(self.at, "a commit stands here, but the identity of the store is lost")
+        elif is_damaged_frame(view, place, self.at, self.salt):
             raise Damage(self.at, "the frame of a commit is damaged")
 
     def _vouched_here(self) -> bool:
