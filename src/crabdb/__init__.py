@@ -1,6 +1,6 @@
 """crabdb: an ordered key-value store in one append-only file that survives crashes. See `CrabDB`."""
 
-from crabdb.backup import Progress
+from crabdb.backup import Progress, run_steps
 from crabdb.batch import Batch
 from crabdb.db import CrabDB
 from crabdb.errors import (
@@ -51,4 +51,5 @@ __all__ = [
     "Verification",
     "repair",
     "repair_steps",
+    "run_steps",
 ]

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from crabdb.arguments import check_path
-from crabdb.backup import Progress
+from crabdb.backup import Progress, run_steps
 from crabdb.compaction import finish_copy
 from crabdb.errors import Corrupted, InvalidArgument, IOFailed, StoreFailed
 from crabdb.files import OS, AnyPath, Files
@@ -86,13 +86,7 @@ def repair(path: AnyPath, to: AnyPath | None = None, *, swap: bool = False, file
     Raises `NotFound`, `NotCrabDB` if no trace of a store is in the file, `Unsupported`, `Exists`, `Locked` (only
     with `swap`), `AccessDenied`, `DiskFull`, `IOFailed`, `InvalidArgument`; then nothing has changed.
     """
-    steps = repair_steps(path, to, swap=swap, files=files)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Repaired = end.value
-            return found
+    return run_steps(repair_steps(path, to, swap=swap, files=files))
 
 
 def repair_steps(
