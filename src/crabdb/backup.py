@@ -5,9 +5,9 @@ are taken apart. The copy is read back and checked before it gets its name; it n
 that is there. The store is only read.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from crabdb.errors import Corrupted, ReadFailed
 from crabdb.files import File, Files
@@ -17,9 +17,7 @@ from crabdb.opening import typed_errors
 from crabdb.recovery import replay_all, trusted_foot
 from crabdb.replay import Damage
 
-__all__ = ["Moment", "Progress", "copy_moment", "moment_of", "run_steps"]
-
-T = TypeVar("T")
+__all__ = ["Moment", "Progress", "copy_moment", "moment_of"]
 
 PIECE: Final = 1 << 20
 """How much is copied in one step, bytes: less than a millisecond's work."""
@@ -30,18 +28,6 @@ class Progress(NamedTuple):
 
     done: int
     total: int
-
-
-def run_steps(steps: Generator[Progress, None, T], tell: Callable[[Progress], object] | None = None) -> T:
-    """Take all steps and return what they return; `tell` is told after each how far it has come."""
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        if tell is not None:
-            tell(step)
 
 
 class Moment(NamedTuple):
@@ -72,9 +58,8 @@ def _header(log: Log) -> bytes:
     return encode_header() if log.identity_at == HEADER_SIZE else encode_bare_header()
 
 
-def copy_moment(files: Files, moment: Moment, to: Path) -> Generator[Progress, None, int]:
-    """Make the file `to`, step by step; it is there, whole and on the medium, when the last step was taken. It
-    returns the size.
+def copy_moment(files: Files, moment: Moment, to: Path) -> Iterator[Progress]:
+    """Make the file `to`, step by step; it is there, whole and on the medium, when the last step was taken.
 
     Raises `Exists`, `NotFound`, `Corrupted` if the store is damaged, `ReadFailed`, `DiskFull`, `IOFailed`;
     then nothing is left of it.
@@ -93,7 +78,6 @@ def copy_moment(files: Files, moment: Moment, to: Path) -> Generator[Progress, N
             files.discard(name)
             raise
         files.sync_directory(to.parent)
-    return moment.end
 
 
 def _copy(moment: Moment, file: File) -> Iterator[Progress]:

@@ -1,58 +1,110 @@
 """Copies what lives in one log into a fresh file, each record checked on the way, for `CrabDB` to swap in.
 
-The old file is only read. What is written to it meanwhile is noted in its journal and copied in rounds, the
-last of which the caller runs while nobody writes. A record that does not check stops the copy: nothing is
-dropped silently.
+The old file is only read. What is written to it meanwhile is noted in a journal and copied in rounds, the last of
+which the caller runs while nobody writes. A record that does not check stops the copy: nothing is dropped
+silently.
 """
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from threading import Lock
+from typing import Final
 
-from crabdb.format import RECORD_OVERHEAD
-from crabdb.index import Change
-from crabdb.log import FRAMED_TOGETHER, Log
-from crabdb.reading import read_value, read_values
+from crabdb.errors import DiskFull
+from crabdb.files import Files
+from crabdb.format import LOCATION, RECORD_OVERHEAD
+from crabdb.log import Journal, Log
+from crabdb.reading import read_values
+from crabdb.snapshot import current, snapshot_steps, take_keys
+from crabdb.steps import PIECE, PIECE_KEYS, Step, drive
 
-__all__ = ["copy_changes", "copy_live", "finish_copy"]
+__all__ = ["catch_up", "check_room", "copy_changes", "copy_live", "copy_snapshot", "finish_copy"]
 
-READ_TOGETHER = 1000
-"""Keys whose values are looked up in one call, so that neighbours in the file are read together."""
+FEW: Final = 32
+"""So few changes are copied while writers wait."""
+
+ROUNDS: Final = 8
+"""How often what changed meanwhile is copied before writers that are faster than that have to wait."""
+
+SYNC_EVERY: Final = 1 << 22
+"""Bytes after which the copy is synced, so that nobody ever waits for much more than these."""
+
+MARGIN: Final = 1 << 20
+"""Bytes that must stay free beside the copy."""
+
+Entry = tuple[int, bytes, bytes]
 
 
-def copy_live(old: Log, entries: Iterable[tuple[int, bytes, bytes]], new: Log) -> Iterator[None]:
-    """Copy these entries of the old log; a generator that yields after each piece of work."""
-    batch: list[Change] = []
+def check_room(files: Files, old: Log) -> None:
+    """Refuse to begin a copy that would fill the disk. Raises `DiskFull`."""
+    if files.room(old.path.parent) < old.size_compacted() + MARGIN:
+        raise DiskFull(old.path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+
+def copy_live(old: Log, new: Log) -> Iterator[Step]:
+    """Copy what the old log holds; what changes meanwhile is copied as it was, as it is, or not at all."""
+    synced = new.end
+    for batch in _batches(old.index.pages(PIECE_KEYS)):
+        if batch:
+            _copy(old, new, batch)
+        yield Step.BRIEF
+        if new.end - synced >= SYNC_EVERY:
+            yield Step.WAITING
+            new.sync(new.end)
+            synced = new.end
+            yield Step.BRIEF
+
+
+def _batches(pages: Iterable[list[Entry]]) -> Iterator[list[Entry]]:
+    """The same entries in as few batches as can be, each a step's work; or an empty one where more is to come."""
+    batch: list[Entry] = []
     size = 0
-    rest = iter(entries)
-    while piece := list(islice(rest, READ_TOGETHER)):
-        values = read_values(old.file, old.path, [entry[1] for entry in piece], [entry[2] for entry in piece])
-        for (col, key, _), value in zip(piece, values, strict=True):
-            length = RECORD_OVERHEAD + len(key) + len(value)
-            if batch and size + length > FRAMED_TOGETHER:
-                new.append(batch)
+    for page in pages:
+        for entry in page:
+            length = RECORD_OVERHEAD + len(entry[1]) + LOCATION.unpack(entry[2])[1]
+            if batch and (size + length > PIECE or len(batch) >= PIECE_KEYS):
+                yield batch
                 batch, size = [], 0
-            batch.append((col, key, value))
+            batch.append(entry)
             size += length
-        yield
-    if batch:
-        new.append(batch)
+        yield []
+    yield batch
 
 
-def copy_changes(old: Log, new: Log) -> int:
-    """Bring the new log up to the journal of the old one; how many keys that were."""
-    journal = old.journal or []
-    touched = journal[:]
-    del journal[: len(touched)]
-    for col, key in dict.fromkeys(touched):
-        location = old.index.maps[col].get(key)
-        if location is not None:
-            new.append_put(col, key, read_value(old.file, old.path, key, location))
-        elif key in new.index.maps[col]:
-            new.append([(col, key, None)])
-    return len(touched)
+def _copy(old: Log, new: Log, entries: list[Entry]) -> None:
+    values = read_values(old.file, old.path, [entry[1] for entry in entries], [entry[2] for entry in entries])
+    new.append([(col, key, value) for (col, key, _), value in zip(entries, values, strict=True)])
+
+
+def catch_up(old: Log, new: Log, journal: Journal) -> Iterator[Step]:
+    """Copy what has changed until little is left, or until it is clear that writers are faster."""
+    for _ in range(ROUNDS):
+        left = len(journal)
+        while left > 0 and len(journal) > FEW:
+            left -= copy_changes(old, new, journal)
+            yield Step.BRIEF
+
+
+def copy_changes(old: Log, new: Log, journal: Journal) -> int:
+    """Take some keys out of the journal, and let them hold in the new log what they hold in the old; how many."""
+    keys = take_keys(journal)
+    for changes in current(old, keys):
+        known = [
+            change for change in changes if change[2] is not None or change[1] in new.index.maps[change[0]]
+        ]
+        if known:
+            new.append(known)
+    return len(keys)
+
+
+def copy_snapshot(new: Log) -> Iterator[Step]:
+    """Give the new file, which nobody else has yet, a snapshot and a header that points at it."""
+    taken = yield from snapshot_steps(new, Lock())
+    if taken is not None:
+        new.use_snapshot(*taken)
 
 
 def finish_copy(new: Log) -> None:
-    """Give the new file a snapshot and a header that points at it."""
-    if snapshot := new.append_snapshot():
-        new.use_snapshot(*snapshot)
+    """As `copy_snapshot`, all at once."""
+    drive(copy_snapshot(new))

@@ -5,7 +5,7 @@ append lock serialises commits and is never held during an fsync; a reader takes
 `Log` (a file and the index over it) and needs no lock for `get`.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, RLock
@@ -13,20 +13,23 @@ from types import TracebackType
 from typing import Final, NoReturn
 
 from crabdb.arguments import check_changes, check_key, check_page, check_path, check_put
-from crabdb.backup import Progress, copy_moment, moment_of, run_steps
+from crabdb.backup import Progress, copy_moment, moment_of
 from crabdb.batch import Batch
-from crabdb.compaction import copy_changes, copy_live, finish_copy
+from crabdb.compaction import catch_up, check_room, copy_changes, copy_live, copy_snapshot
 from crabdb.erasure import remove_saved
-from crabdb.errors import Closed, CrabDBError, IOFailed, ReadOnly, StoreFailed, forget_frames
+from crabdb.errors import Closed, IOFailed, ReadOnly, StoreFailed, forget_frames
 from crabdb.files import OS, AnyPath, Files, Forkable, guard_fork
 from crabdb.following import follow, torn_tail
 from crabdb.index import Change
-from crabdb.log import Log
+from crabdb.log import Journal, Log
 from crabdb.opening import Opened, new_file, open_reader, open_writer, typed_errors
 from crabdb.options import Options
 from crabdb.reading import read_value, read_values
 from crabdb.recovery import BIRTH_SIZE
 from crabdb.report import Stats, Verification, verify_log
+from crabdb.snapshot import snapshot_steps
+from crabdb.steps import Step, drive
+from crabdb.upkeep import Steps, Upkeep, is_worth_compacting
 
 __all__ = ["CrabDB"]
 
@@ -50,15 +53,13 @@ class CrabDB(Forkable):
         self._log: Log | None = opened.log
         self._writing = opened.log if opened.lock else None
         self._gone = "this handle is closed"
-        self._compactions = 0
-        self._compaction_error: Exception | None = None
         self._fresh_locks()
-        self._set_alarms(opened.log)
+        self._upkeep = Upkeep(opened.log, options)
         guard_fork(self)
 
     def _fresh_locks(self) -> None:
-        # Taken in this order: maintaining, syncing, appending.
-        self._maintaining = RLock()
+        # Taken in this order: ending, syncing, appending. None is held from one step of long work to the next.
+        self._ending = RLock()
         self._syncing = Lock()
         self._appending = Lock()
 
@@ -160,7 +161,7 @@ class CrabDB(Forkable):
             log = self._writing or self._refuse()
             log.append_put(col, key, value)
             end = log.end
-        if end - log.index.live > self._alarm:
+        if end - log.index.live > self._upkeep.alarm:
             self._after_commit(log, end, wait)
 
     def delete(self, col: int, key: bytes, *, wait: bool = True) -> bool:
@@ -173,7 +174,7 @@ class CrabDB(Forkable):
                 return False
             log.append([(col, key, None)])
             end = log.end
-        if end - log.index.live > self._alarm:
+        if end - log.index.live > self._upkeep.alarm:
             self._after_commit(log, end, wait)
         return True
 
@@ -200,7 +201,7 @@ class CrabDB(Forkable):
             log = self._writing or self._refuse()
             log.append(changes)
             end = log.end
-        if end - log.index.live > self._alarm:
+        if end - log.index.live > self._upkeep.alarm:
             self._after_commit(log, end, wait)
 
     def _writer(self) -> Log:
@@ -218,8 +219,8 @@ class CrabDB(Forkable):
     def _after_commit(self, log: Log, end: int, wait: bool) -> None:
         if wait and self._options.sync == "always":
             self._await_durable(log, end)
-        if log.end - log.index.live > self._compaction_alarm:
-            self._compact_if_due()
+        if self._options.maintenance == "commits" and self._upkeep.is_due(log):
+            self._upkeep.pace(log, self._compaction)
 
     # Durability
 
@@ -253,18 +254,33 @@ class CrabDB(Forkable):
     def checkpoint(self) -> None:
         """As `sync`; and if the log has grown enough, write a snapshot, so that the next opening is quick.
 
-        Raises `StoreFailed`, `DiskFull`.
+        While other long work is under way it is left at the sync: a compaction writes a snapshot too. Raises
+        `StoreFailed`, `DiskFull`, `Corrupted`.
         """
-        with self._maintaining:
+        self.sync()
+        drive(self._upkeep.if_idle(self._checkpoint()))
+
+    def checkpoint_steps(self) -> Iterator[Step]:
+        """As `checkpoint`, in steps, for whoever has other things to do in between; each yield says what the next
+        step will do. Every step leaves a sound store; to go no further is fine.
+        """
+        yield Step.WAITING
+        self.sync()
+        yield from self._upkeep.if_idle(self._checkpoint())
+
+    def _checkpoint(self) -> Steps:
+        log = self._writer()
+        while log.write_snapshot(self._appending):
+            # The rest of one that somebody began.
+            yield Step.BRIEF
+        if not self._snapshot_is_due():
+            return
+        taken = yield from snapshot_steps(log, self._appending)
+        if taken is not None:
+            yield Step.WAITING
             self.sync()
-            if not self._snapshot_is_due():
-                return
-            with self._appending:
-                log = self._writer()
-                snapshot = log.append_snapshot()
-            if snapshot is not None:
-                self.sync()
-                log.use_snapshot(*snapshot)
+            with self._syncing:
+                log.use_snapshot(*taken)
                 log.sync(log.durable)
 
     def _snapshot_is_due(self) -> bool:
@@ -282,13 +298,9 @@ class CrabDB(Forkable):
         Readers and writers go on meanwhile. Raises `Corrupted` if a live record is damaged, `DiskFull`,
         `IOFailed`, `StoreFailed`; the old file then stays.
         """
-        with self._maintaining:
-            old = self._writer()
-            old.check()
-            before = old.end
-            for _ in self._compaction(old):
-                pass
-            return before - self._writer().end
+        before = self._writer().end
+        drive(self.compaction_steps())
+        return before - self._writer().end
 
     def erase(self) -> tuple[Path, ...]:
         """Compact, and remove what was saved beside the store: torn tails that were cut off, and damaged originals
@@ -297,17 +309,46 @@ class CrabDB(Forkable):
         When it returns, nothing that had been deleted or replaced before is in any file that crabdb has put
         here. Copies that were made elsewhere are not its business. Raises as `compact`.
         """
-        with self._maintaining, typed_errors(self._path):
+        with self._ending, typed_errors(self._path):
             self.compact()
             return remove_saved(self._files, self._path)
 
-    def _compaction(self, old: Log) -> Iterator[None]:
-        """The steps of a compaction; the last one swaps the files. The maintenance lock must be held."""
+    def compaction_steps(self) -> Iterator[Step]:
+        """As `compact`, in steps; the last one swaps the files. Each yield says what the next step will do. Other
+        long work that is under way is finished first.
+
+        To go no further leaves the old file; after `close` a step raises `Closed`.
+        """
+        self._writer().check()
+        return self._upkeep.alone(self._compaction())
+
+    def maintenance(self) -> Iterator[Step]:
+        """The steps of a compaction that is due by `Options.compact_at` and `Options.compact_min`, or the rest of
+        one that has begun; none if none is. Each yield says what the next step will do.
+
+        A failure is not raised but noted in `stats().compaction_error`, and tried again only after as much as the
+        file holds was written once more.
+        """
+        return self._upkeep.steps(self._writer(), self._compaction)
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether `maintenance` may have something to do. Costs next to nothing, so it can be asked after every
+        commit.
+        """
+        log = self._writing
+        return log is not None and self._upkeep.is_due(log)
+
+    def _compaction(self) -> Steps:
         with typed_errors(self._path):
+            old = self._writer()
+            old.check()
+            check_room(self._files, old)
             name, new = new_file(self._files, self._path, "compact", old.identity.file_id)
+            journal: Journal = {}
             try:
-                yield from self._copy(old, new)
-                self._swap(old, new, name)
+                yield from self._copy(old, new, journal)
+                self._swap(old, new, name, journal)
             except StoreFailed as failed:
                 self._discard(old, name)
                 if failed.cause is new.failure and self._log is old:
@@ -318,31 +359,36 @@ class CrabDB(Forkable):
                 self._discard(old, name)
                 raise
             finally:
-                old.journal = None
+                old.journals[:] = [other for other in old.journals if other is not journal]
 
     def _discard(self, old: Log, name: Path) -> None:
         if self._log is old:
             self._files.discard(name)
 
-    def _copy(self, old: Log, new: Log) -> Iterator[None]:
+    def _copy(self, old: Log, new: Log, journal: Journal) -> Iterator[Step]:
         new.file.dress_like(old.file)
         with self._appending:
-            old.journal = []
-            entries = list(old.index.entries())
-        yield from copy_live(old, entries, new)
-        finish_copy(new)
+            old.journals.append(journal)
+        yield from copy_live(old, new)
+        yield from catch_up(old, new, journal)
+        yield from copy_snapshot(new)
+        yield Step.WAITING
         new.sync(new.end)
-        yield
+        yield Step.BRIEF
+        yield from catch_up(old, new, journal)
+        yield Step.WAITING
 
-    def _swap(self, old: Log, new: Log, name: Path) -> None:
+    def _swap(self, old: Log, new: Log, name: Path, journal: Journal) -> None:
         """Copy what changed meanwhile, and let the new file take the old one's name and place."""
         with self._syncing:
             # From here on no further commit becomes durable in the old file, so the rest may be synced at the end.
-            if copy_changes(old, new):
-                new.sync(new.end)
+            new.sync(new.end)
+            drive(catch_up(old, new, journal))
             with self._appending:
+                self._writer()
                 old.check()
-                copy_changes(old, new)
+                while journal:
+                    copy_changes(old, new, journal)
                 self._rename(old, new, name)
                 end = new.end
             try:
@@ -356,8 +402,8 @@ class CrabDB(Forkable):
             if new.durable < end:
                 # Who waits for a commit in the old file waits for it in this one.
                 new.sync(end)
-        self._compactions += 1
-        self._set_alarms(new)
+        self._upkeep.compactions += 1
+        self._upkeep.look_at(new)
 
     def _rename(self, old: Log, new: Log, name: Path) -> None:
         if self._files.inode(self._path) != old.file.inode():
@@ -373,49 +419,10 @@ class CrabDB(Forkable):
                 raise
         self._log = self._writing = new
 
-    def _set_alarms(self, log: Log) -> None:
-        """How many bytes must be dead, counting the snapshot and the like, before a closer look can be worth
-        it.
-        """
-        dead = log.end - log.index.live
-        missing = max(
-            self._options.compact_at * log.end - log.dead,
-            # What a compaction frees grows at most twice as fast: a delete also shrinks the snapshot.
-            (self._options.compact_min - (log.end - log.size_compacted())) / 2,
-        )
-        self._compaction_alarm = dead + max(missing, 0)
-        self._alarm = -1 if self._options.sync == "always" else self._compaction_alarm
-
-    def _compact_if_due(self) -> None:
-        """Compact if the rule says so. A failure is noted, not raised: the write that led here has succeeded."""
-        if not self._maintaining.acquire(blocking=False):
-            return
-        try:
-            log = self._writer()
-            if self.compaction_due:
-                self._try_compaction(log)
-            else:
-                self._set_alarms(log)
-        finally:
-            self._maintaining.release()
-
-    def _try_compaction(self, log: Log) -> None:
-        try:
-            self.compact()
-            self._compaction_error = None
-        except CrabDBError as error:
-            self._compaction_error = error
-            forget_frames(error)
-            # Not again before as much as the file holds now has been written once more.
-            self._compaction_alarm = 2 * log.end
-            self._alarm = -1 if self._options.sync == "always" else self._compaction_alarm
-
     @property
     def compaction_due(self) -> bool:
         """Whether enough of the file is dead (`Options.compact_at`, `Options.compact_min`) to compact it."""
-        log = self._writer()
-        freed = log.end - log.size_compacted()
-        return log.dead >= self._options.compact_at * log.end and freed >= max(self._options.compact_min, 1)
+        return is_worth_compacting(self._writer(), self._options)
 
     # Looking at it
 
@@ -442,8 +449,8 @@ class CrabDB(Forkable):
             log,
             self._found,
             read_only=self.read_only,
-            compactions=self._compactions,
-            compaction_error=self._compaction_error,
+            compactions=self._upkeep.compactions,
+            compaction_error=self._upkeep.error,
         )
 
     def columns(self) -> dict[int, tuple[int, int]]:
@@ -455,11 +462,18 @@ class CrabDB(Forkable):
 
         Raises `IOFailed`.
         """
-        with self._maintaining, typed_errors(self._path):
+        found: list[Verification] = []
+        drive(self._upkeep.alone(self._verification(found)))
+        return found[0]
+
+    def _verification(self, found: list[Verification]) -> Steps:
+        with typed_errors(self._path):
             log = self._log or self._closed()
+            while log.write_snapshot(self._appending):
+                yield Step.BRIEF
             with self._appending:
-                end, entries = log.end, list(log.index.entries())
-            return verify_log(log, end, entries, torn_tail(log) if self.read_only else 0)
+                end, entries = log.whole_end, list(log.index.entries())
+            found.append(verify_log(log, end, entries, torn_tail(log) if self.read_only else 0))
 
     def refresh(self) -> bool:
         """Show what other processes have committed since this read-only handle was opened, or last refreshed;
@@ -469,7 +483,7 @@ class CrabDB(Forkable):
         what is being read meanwhile stays readable. Raises `NotFound` if the file is gone, `NotCrabDB`,
         `Unsupported`, `AccessDenied`, `IOFailed`; the handle then shows what it showed.
         """
-        with self._maintaining, self._appending:
+        with self._ending, self._appending:
             log = self._log or self._closed()
             if not self.read_only:
                 return False
@@ -488,9 +502,9 @@ class CrabDB(Forkable):
         opens like any store. Raises `Exists`, `NotFound`, `Corrupted` if the store is damaged, `ReadFailed`,
         `DiskFull`, `IOFailed`; then no copy is left.
         """
-        return run_steps(self.backup_steps(to))
+        return max(step.done for step in self.backup_steps(to))
 
-    def backup_steps(self, to: AnyPath) -> Generator[Progress, None, int]:
+    def backup_steps(self, to: AnyPath) -> Iterator[Progress]:
         """As `backup`, in short steps, for whoever shows progress or has other things to do in between.
 
         The copy is of the moment of this call, and there when the last step was taken.
@@ -510,13 +524,15 @@ class CrabDB(Forkable):
         Raises `StoreFailed`, `DiskFull` if the checkpoint did, `IOFailed` if the system would not unlock; the
         store is closed all the same.
         """
-        with self._maintaining:
+        with self._ending:
             log = self._log
             if log is None:
                 return
             try:
                 if not self.read_only and log.failure is None and log.halfway is None:
-                    self.checkpoint()
+                    self._upkeep.end(Closed(self._path, self._gone))
+                    self.sync()
+                    drive(self._checkpoint())
             finally:
                 with self._syncing, self._appending:
                     self._log = self._writing = None

@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import stat
+import sys
 import weakref
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -174,6 +175,10 @@ class Files(ABC):
     @abstractmethod
     def inode(self, path: Path) -> tuple[int, int] | None:
         """Which file has this name; None if none has."""
+
+    def room(self, directory: Path) -> int:
+        """How many bytes can still be written in a directory."""
+        return sys.maxsize
 
     def random(self, length: int) -> bytes:
         """Bytes that nobody can guess."""
@@ -346,6 +351,10 @@ class OSFiles(Files):
 
     def names(self, directory: Path) -> list[str]:
         return [entry.name for entry in directory.iterdir()]
+
+    def room(self, directory: Path) -> int:
+        status = os.statvfs(directory)
+        return status.f_bavail * status.f_frsize
 
     def inode(self, path: Path) -> tuple[int, int] | None:
         try:

@@ -62,6 +62,7 @@ __all__ = [
     "Identity",
     "Malformed",
     "Newer",
+    "SnapshotEncoder",
     "SnapshotEntry",
     "decode_foot",
     "decode_frame",
@@ -76,7 +77,6 @@ __all__ = [
     "encode_identity",
     "encode_put",
     "encode_records",
-    "encode_snapshot",
     "is_damaged_frame",
     "salt_of_frame",
     "snapshot_prefix",
@@ -331,31 +331,55 @@ def snapshot_size(count: int, key_bytes: int) -> int:
     return LENGTH.size + count * (13 + ROW.size) + key_bytes + fences + blocks * LENGTH.size + FOOT_SIZE
 
 
-def encode_snapshot(
-    entries: Iterable[SnapshotEntry], count: int, *, live: int, identity_at: int, salt: int
-) -> tuple[bytes, int]:
-    """A snapshot's value and its root.
+class SnapshotEncoder:
+    """Makes a snapshot's value of entries that are added in order of column and key, some at a time."""
 
-    `entries` yields `count` triples (column, key, packed location) in order of column and key.
-    """
-    index = bytearray(LENGTH.pack(count))
-    table = bytearray()
-    fences = bytearray()
-    starts = []
-    head, row, unpack = ENTRY.pack, ROW.pack, LOCATION.unpack
-    for number, (col, key, location) in enumerate(entries):
-        offset, val_len, val_crc = unpack(location)
-        table += row(len(index), val_len, val_crc)
-        if not number % BLOCK:
-            starts.append(len(index))
-            fences += head(col, len(key)) + key
-        index += head(col, len(key)) + key + OFFSET.pack(offset)
-    sums = _block_sums(memoryview(index), memoryview(table), starts, salt)
-    foot = FOOT.pack(len(fences), live, identity_at, salt, count, crc32(fences + sums, salt), FOOT_TAG, 0)[
-        :-4
-    ]
-    root = crc32(foot, salt)
-    return bytes(index + table + fences + sums + foot + LENGTH.pack(root)), root
+    def __init__(self, identity_at: int, salt: int) -> None:
+        self._identity_at = identity_at
+        self._salt = salt
+        self._index: list[bytes] = []
+        self._table: list[bytes] = []
+        self._fences = bytearray()
+        self._sums = bytearray()
+        self._block = bytearray()
+        self._rows = bytearray()
+        self._index_len = LENGTH.size
+        self._live = 0
+        self.count = 0
+
+    def add(self, entries: Iterable[SnapshotEntry]) -> None:
+        """Go on with these entries."""
+        head, row, unpack, offset_bytes = ENTRY.pack, ROW.pack, LOCATION.unpack, OFFSET.pack
+        for col, key, location in entries:
+            offset, val_len, val_crc = unpack(location)
+            fence = head(col, len(key)) + key
+            if not self.count % BLOCK:
+                self._end_block()
+                self._fences += fence
+            self._rows += row(self._index_len, val_len, val_crc)
+            self._block += fence + offset_bytes(offset)
+            self._index_len += len(fence) + OFFSET.size
+            self._live += RECORD_OVERHEAD + len(key) + val_len
+            self.count += 1
+
+    def _end_block(self) -> None:
+        if self._rows:
+            self._sums += LENGTH.pack(crc32(self._rows, crc32(self._block, self._salt)))
+            self._index.append(bytes(self._block))
+            self._table.append(bytes(self._rows))
+            self._block.clear()
+            self._rows.clear()
+
+    def finish(self) -> tuple[list[bytes], int]:
+        """The value, in parts, and its root."""
+        self._end_block()
+        total = crc32(self._sums, crc32(self._fences, self._salt))
+        foot = FOOT.pack(
+            len(self._fences), self._live, self._identity_at, self._salt, self.count, total, FOOT_TAG, 0
+        )[: -LENGTH.size]
+        root = crc32(foot, self._salt)
+        ends = [bytes(self._fences), bytes(self._sums), foot + LENGTH.pack(root)]
+        return [LENGTH.pack(self.count), *self._index, *self._table, *ends], root
 
 
 def _block_sums(index: memoryview, table: memoryview, starts: Sequence[int], salt: int) -> bytes:

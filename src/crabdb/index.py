@@ -150,6 +150,19 @@ class Column:
         self.owed: list[bytes] = []
         self.order: SortedKeys | None = None
 
+    def settle_some(self, count: int) -> bool:
+        """Bring the order up to date with at most `count` keys; whether it is. The order lock must be held."""
+        if self.order is None:
+            self.order = SortedKeys([])
+            self.owed += list(self.live)
+        # From the end, where taking some away moves nothing; a writer may append meanwhile.
+        stop = len(self.owed)
+        start = max(stop - count, 0)
+        touched = self.owed[start:stop]
+        del self.owed[start:stop]
+        self.order.reconcile(touched, self.live)
+        return start == 0
+
     def settle(self) -> SortedKeys:
         """The order, made at the first call and brought up to date at every other.
 
@@ -165,7 +178,7 @@ class Column:
 
 
 class Index:
-    """All live records of one file. `live` is the length of all of them in bytes."""
+    """All live records of one file. `live` is the length of all of them in bytes, `key_bytes` of their keys."""
 
     def __init__(self, maps: list[dict[bytes, bytes]] | None = None) -> None:
         """An index over whole columns of packed locations, which it takes over; by default over none."""
@@ -173,21 +186,17 @@ class Index:
         self.maps = [column.live for column in self._columns]
         """Per column, keys and packed locations. Only for looking up."""
         self._order = Lock()
-        self.live = 0
+        self.live = self.key_bytes = 0
         self.recount()
 
     def __len__(self) -> int:
         return sum(map(len, self.maps))
 
-    @property
-    def key_bytes(self) -> int:
-        """The bytes of all keys; walks them."""
-        return sum(map(len, chain.from_iterable(self.maps)))
-
     def recount(self) -> None:
-        """Derive `live` from the entries."""
+        """Derive `live` and `key_bytes` from the entries."""
         places = (LOCATION.iter_unpack(b"".join(live.values())) for live in self.maps if live)
         values = sum([val_len for _, val_len, _ in chain.from_iterable(places)])
+        self.key_bytes = sum(map(len, chain.from_iterable(self.maps)))
         self.live = len(self) * RECORD_OVERHEAD + self.key_bytes + values
 
     def put(self, col: int, key: bytes, location: bytes, old: bytes | None, size: int) -> None:
@@ -197,6 +206,7 @@ class Index:
         if old is None:
             column.owed.append(key)
             self.live += size
+            self.key_bytes += len(key)
         else:
             self.live += size - len(key) - RECORD_OVERHEAD - LOCATION.unpack(old)[1]
 
@@ -204,7 +214,7 @@ class Index:
         """Take in records that stand one after another from `at` on, so that ranges see all or none of them;
         each after noting in `olds` what its key pointed at. `live` follows at the end.
         """
-        maps, columns, pack, grown = self.maps, self._columns, LOCATION.pack, 0
+        maps, columns, pack, grown, keys_grown = self.maps, self._columns, LOCATION.pack, 0, 0
         with self._order:
             for col, key, value in changes:
                 live = maps[col]
@@ -220,11 +230,14 @@ class Index:
                     grown += size
                     if old is None:
                         columns[col].owed.append(key)
+                        keys_grown += len(key)
                 elif old is not None:
                     del live[key]
                     columns[col].owed.append(key)
+                    keys_grown -= len(key)
                 at += size
             self.live += grown
+            self.key_bytes += keys_grown
 
     def take_in(self, entries: Sequence[Entry]) -> None:
         """Point keys at records that another process has written, so that ranges see all of them or none."""
@@ -241,6 +254,7 @@ class Index:
                     self.live -= RECORD_OVERHEAD + len(key) + LOCATION.unpack(old)[1]
                 if (old is None) != (location is None):
                     column.owed.append(key)
+                    self.key_bytes += len(key) if old is None else -len(key)
 
     def restore(self, changes: Sequence[Change], olds: Sequence[bytes | None]) -> None:
         """Take back changes, however far they had come when they were interrupted."""
@@ -288,6 +302,28 @@ class Index:
                 live = column.live
                 for key in order:
                     yield col, key, live[key]
+
+    def pages(self, size: int) -> Iterator[list[tuple[int, bytes, bytes]]]:
+        """Every entry in order of column and key, some at a time, at most `size`; a page costs no more than that.
+
+        Writers may run meanwhile: what they change may appear as it was or as it is, or not at all.
+        """
+        for col, live in enumerate(self.maps):
+            if not live:
+                continue
+            while not self._settle_some(col, size):
+                yield []
+            # Not beyond what is the last key now: whoever adds one after the other would keep us here for ever.
+            last = self.keys(col, b"", None, 1, True)
+            after: bytes | None = None
+            while last and (after is None or after < last[0]):
+                keys = self.keys(col, b"", after, size, False)
+                yield [(col, key, where) for key in keys if (where := live.get(key)) is not None]
+                after = keys[-1] if keys else last[0]
+
+    def _settle_some(self, col: int, count: int) -> bool:
+        with self._order:
+            return self._columns[col].settle_some(count)
 
     def sizes(self) -> dict[int, tuple[int, int]]:
         """Per column that has keys: their number, and the bytes of their records."""

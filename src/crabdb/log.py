@@ -5,9 +5,12 @@ after a compaction has put another in its place. Locking is the caller's: one th
 and `write_header`.
 """
 
+from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import Final, NoReturn
+from threading import Lock
+from typing import NoReturn
 from zlib import crc32
 
 from crabdb.errors import DiskFull, StoreFailed
@@ -16,26 +19,25 @@ from crabdb.format import (
     FRAME_SIZE,
     HEADER_SIZE,
     IDENTITY_RECORD_SIZE,
-    LENGTH_LIMIT,
     LOCATION,
     SNAPSHOT_PREFIX_SIZE,
     Frame,
     Identity,
+    encode_attestation,
     encode_frame,
-    encode_header,
     encode_put,
     encode_records,
-    encode_snapshot,
     snapshot_prefix,
     snapshot_size,
 )
 from crabdb.index import Change, Entry, Index
 from crabdb.replay import Snapshot
+from crabdb.steps import PIECE, PIECE_KEYS
 
-__all__ = ["FRAMED_TOGETHER", "Log"]
+__all__ = ["Journal", "Log"]
 
-FRAMED_TOGETHER: Final = 1 << 20
-"""Bytes of records that a compaction puts into one frame."""
+Journal = dict[tuple[int, bytes], None]
+"""Columns and keys, each once, in the order of their first change."""
 
 
 class Log:
@@ -70,8 +72,10 @@ class Log:
         """The first error after which nothing written here can be trusted; it stays."""
         self.halfway: BaseException | None = None
         """Why an operation that must not be left half-way has begun; None again when it is through."""
-        self.journal: list[tuple[int, bytes]] | None = None
-        """While the file is being compacted: the column and key of every change since."""
+        self.journals: list[Journal] = []
+        """Where the column and key of every change are noted, for long work that reads what others change."""
+        self._unwritten: deque[tuple[int, bytes]] = deque()
+        self._begun: tuple[Snapshot, int] | None = None
 
     # Writing
 
@@ -97,13 +101,17 @@ class Log:
         try:
             self.file.write(data, at)
             index.put(col, key, location, old, size - FRAME_SIZE)
-            if self.journal is not None:
-                self.journal.append((col, key))
+            if self.journals:
+                self._note(((col, key, value),))
             self.prev_crc = head_crc
             self.end = at + size
         except BaseException as error:
             self._undo(at, prev_crc, error, ((col, key, value),), (old,))
             raise
+
+    def _note(self, changes: Sequence[Change]) -> None:
+        for journal in self.journals:
+            journal.update([((col, key), None) for col, key, _ in changes])
 
     def take_in(self, frame: Frame, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
         """Note the commit that another process has appended: the entries it changes, or the snapshot it holds."""
@@ -113,28 +121,71 @@ class Log:
         self.snapshot = snapshot or self.snapshot
         self.end = frame.at + FRAME_SIZE + frame.body_len
 
-    def append_snapshot(self) -> tuple[bytes, Snapshot] | None:
-        """Commit a snapshot of the index as it is; the header to write once it is durable, and its place.
+    def begin_snapshot(self, pieces: Sequence[bytes], crc: int) -> Snapshot:
+        """Commit a snapshot whose value is made of these pieces, and whose record has this sum, without writing
+        more than its two ends yet: `write_snapshot` does the rest, piece by piece, while others append behind it.
 
-        None, and nothing is written, if the index is too large for the value of a record.
+        A snapshot of which a crash left only the frame is stepped over: it is derived from what precedes it.
+        Raises as `append`.
         """
-        value, root = self._encode_snapshot()
-        if len(value) > LENGTH_LIMIT:
-            return None
-        at = self.end
-        self._commit(snapshot_prefix(len(value)) + value, ())
-        header = encode_header(at + FRAME_SIZE + SNAPSHOT_PREFIX_SIZE, len(value), root)
-        return header, Snapshot(at, self.end - at)
-
-    def _encode_snapshot(self) -> tuple[bytes, int]:
-        index = self.index
-        return encode_snapshot(
-            index.entries(),
-            len(index),
-            live=index.live,
-            identity_at=self.identity_at,
-            salt=self.identity.salt,
+        self.check()
+        at, prev_crc, value_len = self.end, self.prev_crc, sum(map(len, pieces))
+        prefix = snapshot_prefix(value_len)
+        # The frame that vouches for so many bytes with this sum, whether they stand before it or behind.
+        frame, head_crc = encode_attestation(
+            len(prefix) + value_len, crc, at=at, prev_crc=prev_crc, durable=self.durable, salt=self._salt
         )
+        start = at + len(frame) + len(prefix)
+        try:
+            self.file.write(frame + prefix, at)
+            self.file.write(pieces[-1], start + value_len - len(pieces[-1]))
+            self.prev_crc = head_crc
+            self.end = start + value_len
+        except BaseException as error:
+            self._undo(at, prev_crc, error, (), ())
+            raise
+        offsets = accumulate(map(len, pieces[:-1]), initial=start)
+        self._unwritten = deque(zip(offsets, pieces[:-1], strict=False))
+        self._begun = Snapshot(at, self.end - at), prev_crc
+        return self._begun[0]
+
+    def write_snapshot(self, appending: Lock) -> bool:
+        """Write the next piece of a snapshot that was begun; False if all of it is there.
+
+        Needs no lock of the caller's; `appending` is taken if it has to be given up. Raises `DiskFull`,
+        `StoreFailed`.
+        """
+        if not self._unwritten:
+            self._begun = None
+            return False
+        self.check()
+        at, piece = self._unwritten[0]
+        try:
+            self.file.write(piece, at)
+        except OSError as error:
+            self._unwritten.clear()
+            with appending:
+                self._give_up_snapshot(error)
+            raise
+        self._unwritten.popleft()
+        return True
+
+    def _give_up_snapshot(self, error: OSError) -> None:
+        """Cut a snapshot off that cannot be finished, unless something was appended behind it: then it stays,
+        dead, for a compaction to drop. Raises `DiskFull`, `StoreFailed`.
+        """
+        begun, self._begun = self._begun, None
+        if begun is not None and self.end == begun[0].at + begun[0].size:
+            self._undo(begun[0].at, begun[1], error, (), ())
+        if error.errno in NO_ROOM:
+            raise DiskFull(self.path, error) from error
+        self.fail(error)
+
+    @property
+    def whole_end(self) -> int:
+        """Where the log ends without a snapshot that is being written at its very end."""
+        begun = self._begun[0] if self._begun is not None and self._unwritten else None
+        return begun.at if begun is not None and begun.at + begun.size == self.end else self.end
 
     def use_snapshot(self, header: bytes, snapshot: Snapshot) -> None:
         """Overwrite the header, 32 bytes in one sector. Raises `DiskFull`, `StoreFailed`."""
@@ -154,8 +205,8 @@ class Log:
         try:
             self.file.write(data, at)
             self.index.apply(changes, at + FRAME_SIZE, olds)
-            if self.journal is not None:
-                self.journal.extend([(col, key) for col, key, _ in changes])
+            if self.journals:
+                self._note(changes)
             self.prev_crc = head_crc
             self.end = at + len(data)
         except BaseException as error:
@@ -178,6 +229,8 @@ class Log:
             self.failure = second
             raise StoreFailed(self.path, second) from error
         self.index.restore(changes, olds)
+        # Long work may have seen what is gone now.
+        self._note(changes)
         self.end, self.prev_crc = end, prev_crc
         self.halfway = None
         if isinstance(error, OSError):
@@ -222,6 +275,6 @@ class Log:
     def size_compacted(self) -> int:
         """About how large this file would be after a compaction."""
         index = self.index
-        frames = FRAME_SIZE * (2 + index.live // FRAMED_TOGETHER)
+        frames = FRAME_SIZE * (2 + max(index.live // PIECE, len(index) // PIECE_KEYS))
         start = HEADER_SIZE + IDENTITY_RECORD_SIZE + SNAPSHOT_PREFIX_SIZE
         return start + frames + index.live + snapshot_size(len(index), index.key_bytes)

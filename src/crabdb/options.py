@@ -24,6 +24,9 @@ class Options:
     sync            When commits reach the medium. "checkpoint": at `sync` and `checkpoint`; a call that returned
                     survives the end of the process, and those decide when it survives loss of power. "always":
                     before a commit returns; threads that commit at the same time share one fsync.
+    maintenance     Who takes the steps of a compaction that is due. "commits": each commit takes a few, so that
+                    none takes long. "caller": nobody but who calls `CrabDB.maintenance`, such as a program with an
+                    event loop.
     torn_limit      How many bytes of a torn tail are kept in a file beside the store when it is cut off; 0: none.
 
     Raises `InvalidArgument` for a number outside of its range.
@@ -33,6 +36,7 @@ class Options:
     compact_min: int = 1 << 20
     snapshot_at: float = 0.25
     sync: Literal["checkpoint", "always"] = "checkpoint"
+    maintenance: Literal["commits", "caller"] = "commits"
     torn_limit: int = 16 << 20
 
     def __post_init__(self) -> None:
@@ -42,6 +46,8 @@ class Options:
             raise InvalidArgument("snapshot_at", f"must be a number from 0, not {self.snapshot_at!r}")
         if self.sync not in ("checkpoint", "always"):
             raise InvalidArgument("sync", f'must be "checkpoint" or "always", not {self.sync!r}')
+        if self.maintenance not in ("commits", "caller"):
+            raise InvalidArgument("maintenance", f'must be "commits" or "caller", not {self.maintenance!r}')
         for name in ("compact_min", "torn_limit"):
             if getattr(self, name) < 0:
                 raise InvalidArgument(name, f"must not be negative, as {getattr(self, name)!r} is")

@@ -16,17 +16,18 @@ from itertools import count
 from pathlib import Path
 
 from crabdb.arguments import check_path
-from crabdb.backup import Progress, run_steps
+from crabdb.backup import Progress
 from crabdb.compaction import finish_copy
 from crabdb.errors import Corrupted, InvalidArgument, IOFailed, StoreFailed
 from crabdb.files import OS, AnyPath, Files
 from crabdb.format import LOCATION, RECORD_OVERHEAD
 from crabdb.index import Change
-from crabdb.log import FRAMED_TOGETHER, Log
+from crabdb.log import Log
 from crabdb.opening import new_file, typed_errors
 from crabdb.reading import read_value
 from crabdb.recovery import Recovered, recover
-from crabdb.salvage import PatientFile, lost_header
+from crabdb.salvage import PatientFile, lost_beginning
+from crabdb.steps import PIECE
 
 __all__ = ["Key", "Lost", "Repaired", "repair", "repair_steps"]
 
@@ -86,7 +87,13 @@ def repair(path: AnyPath, to: AnyPath | None = None, *, swap: bool = False, file
     Raises `NotFound`, `NotCrabDB` if no trace of a store is in the file, `Unsupported`, `Exists`, `Locked` (only
     with `swap`), `AccessDenied`, `DiskFull`, `IOFailed`, `InvalidArgument`; then nothing has changed.
     """
-    return run_steps(repair_steps(path, to, swap=swap, files=files))
+    steps = repair_steps(path, to, swap=swap, files=files)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Repaired = end.value
+            return found
 
 
 def repair_steps(
@@ -165,7 +172,7 @@ class _Salvage:
         """Read the log, or the snapshot and what follows it."""
         with typed_errors(path):
             file = PatientFile(files.open(path, write=False))
-            file.beginning = lost_header(file)
+            file.beginning = lost_beginning(file)
             recovered = recover(file, salvage=True)
         return cls(path, file, recovered, _lost(file, recovered))
 
@@ -199,7 +206,7 @@ class _Salvage:
                 self.dropped.append(key)
                 continue
             self._keep(key, newest_loss)
-            if pending + key.length > FRAMED_TOGETHER and batch:
+            if pending + key.length > PIECE and batch:
                 yield self._write(new, batch)
                 pending = 0
             batch.append((key.col, key.key, value))
@@ -244,7 +251,7 @@ def _lost(file: PatientFile, recovered: Recovered) -> list[Lost]:
     """The stretches that the log was read without, in the order in which they stand."""
     lost = []
     if file.beginning:
-        lost.append(Lost(0, len(file.beginning), "the header was damaged, and is derived from the rest"))
+        lost.append(Lost(0, len(file.beginning), "the beginning was damaged and is derived from the rest"))
     for damage in recovered.damage:
         end = damage.offset if damage.end is None else damage.end
         lost.append(Lost(damage.offset, end - damage.offset, damage.problem))

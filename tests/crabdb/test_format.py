@@ -61,15 +61,27 @@ def test_frame_comes_back_and_no_flipped_one_does(
     assert fmt.decode_frame(data, 0, salt ^ 1) is None
 
 
+def encode_snapshot(
+    entries: list[tuple[int, bytes, bytes]], identity_at: int, salt: int, page: int = 7
+) -> tuple[bytes, int]:
+    """A snapshot of these entries, added some at a time."""
+    encoder = fmt.SnapshotEncoder(identity_at, salt)
+    for start in range(0, len(entries), page):
+        encoder.add(entries[start : start + page])
+    parts, root = encoder.finish()
+    return b"".join(parts), root
+
+
 @given(ENTRIES, U32, U64)
 def test_snapshot_comes_back(
     places: dict[tuple[int, bytes], tuple[int, int, int]], salt: int, identity_at: int
 ) -> None:
     entries = [(col, key, fmt.LOCATION.pack(*places[col, key])) for col, key in sorted(places)]
-    data, root = fmt.encode_snapshot(iter(entries), len(entries), live=7, identity_at=identity_at, salt=salt)
+    data, root = encode_snapshot(entries, identity_at, salt)
     foot = fmt.decode_foot(data[-fmt.FOOT_SIZE :])
     assert foot is not None
-    assert (foot.root, foot.live, foot.identity_at, foot.salt) == (root, 7, identity_at, salt)
+    live = sum(10 + len(key) + val_len for (_, key), (_, val_len, _) in places.items())
+    assert (foot.root, foot.live, foot.identity_at, foot.salt) == (root, live, identity_at, salt)
     assert list(fmt.decode_snapshot(data, foot, 2**80)) == entries
     bare = [(col, key, places[col, key][0]) for col, key in sorted(places)]
     assert list(fmt.decode_index(data)) == bare
@@ -87,7 +99,7 @@ def test_forged_snapshot_with_good_sums_is_a_snapshot_or_malformed(
     places: dict[tuple[int, bytes], tuple[int, int, int]], forgeries: list[tuple[int, int]]
 ) -> None:
     entries = [(col, key, fmt.LOCATION.pack(*places[col, key])) for col, key in sorted(places)]
-    data, _ = fmt.encode_snapshot(iter(entries), len(entries), live=7, identity_at=32, salt=1)
+    data, _ = encode_snapshot(entries, 32, 1)
     forged = bytearray(data)
     for place, byte in forgeries:
         forged[place % len(data)] = byte
@@ -105,6 +117,6 @@ def test_forged_snapshot_with_good_sums_is_a_snapshot_or_malformed(
 
 def test_size_of_a_snapshot_is_known_in_advance() -> None:
     entries = [(1, b"key %05d" % number, bytes(16)) for number in range(1000)]
-    data, _ = fmt.encode_snapshot(iter(entries), 1000, live=0, identity_at=32, salt=1)
+    data, _ = encode_snapshot(entries, 32, 1)
     assert fmt.snapshot_size(1000, 9000) == len(data)
-    assert fmt.snapshot_size(0, 0) == len(fmt.encode_snapshot(iter([]), 0, live=0, identity_at=32, salt=1)[0])
+    assert fmt.snapshot_size(0, 0) == len(encode_snapshot([], 32, 1)[0])

@@ -72,7 +72,7 @@ def test_changes_made_while_a_compaction_copies_are_in_the_new_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with CrabDB.open(path) as db:
-        for number in range(3000):
+        for number in range(9999):
             db.put(0, b"%04d" % number, b"old")
         expected = contents(db)
 
@@ -80,12 +80,12 @@ def test_changes_made_while_a_compaction_copies_are_in_the_new_file(
             for step, _ in enumerate(copy_live(*arguments)):  # type: ignore[arg-type]
                 db.put(0, b"%04d" % step, b"overwritten")
                 db.put(1, b"%04d" % step, b"new")
-                db.delete(0, b"%04d" % (2999 - step))
+                db.delete(0, b"%04d" % (9998 - step))
                 db.put(1, b"short-lived", b"")
                 db.delete(1, b"short-lived")
                 expected[0, b"%04d" % step] = b"overwritten"
                 expected[1, b"%04d" % step] = b"new"
-                expected.pop((0, b"%04d" % (2999 - step)))
+                expected.pop((0, b"%04d" % (9998 - step)))
                 yield
 
         monkeypatch.setattr("crabdb.db.copy_live", copy_slowly)
