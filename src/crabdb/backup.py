@@ -5,9 +5,9 @@ are taken apart. The copy is read back and checked before it gets its name; it n
 that is there. The store is only read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from crabdb.errors import Corrupted, ReadFailed
 from crabdb.files import File, Files
@@ -17,7 +17,9 @@ from crabdb.opening import typed_errors
 from crabdb.recovery import replay_all, trusted_foot
 from crabdb.replay import Damage
 
-__all__ = ["Moment", "Progress", "copy_moment", "moment_of"]
+__all__ = ["Moment", "Progress", "copy_moment", "moment_of", "run_steps"]
+
+T = TypeVar("T")
 
 PIECE: Final = 1 << 20
 """How much is copied in one step, bytes: less than a millisecond's work."""
@@ -28,6 +30,18 @@ class Progress(NamedTuple):
 
     done: int
     total: int
+
+
+def run_steps(steps: Generator[Progress, None, T], tell: Callable[[Progress], object] | None = None) -> T:
+    """Take all steps and return what they return; `tell` is told after each how far it has come."""
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if tell is not None:
+            tell(step)
 
 
 class Moment(NamedTuple):
@@ -58,8 +72,9 @@ def _header(log: Log) -> bytes:
     return encode_header() if log.identity_at == HEADER_SIZE else encode_bare_header()
 
 
-def copy_moment(files: Files, moment: Moment, to: Path) -> Iterator[Progress]:
-    """Make the file `to`, step by step; it is there, whole and on the medium, when the last step was taken.
+def copy_moment(files: Files, moment: Moment, to: Path) -> Generator[Progress, None, int]:
+    """Make the file `to`, step by step; it is there, whole and on the medium, when the last step was taken. It
+    returns the size.
 
     Raises `Exists`, `NotFound`, `Corrupted` if the store is damaged, `ReadFailed`, `DiskFull`, `IOFailed`;
     then nothing is left of it.
@@ -78,6 +93,7 @@ def copy_moment(files: Files, moment: Moment, to: Path) -> Iterator[Progress]:
             files.discard(name)
             raise
         files.sync_directory(to.parent)
+    return moment.end
 
 
 def _copy(moment: Moment, file: File) -> Iterator[Progress]:

@@ -5,7 +5,7 @@ append lock serialises commits and is never held during an fsync; a reader takes
 `Log` (a file and the index over it) and needs no lock for `get`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, RLock
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, NoReturn
 
 from crabdb.arguments import check_changes, check_key, check_page, check_path, check_put
-from crabdb.backup import Progress, copy_moment, moment_of
+from crabdb.backup import Progress, copy_moment, moment_of, run_steps
 from crabdb.batch import Batch
 from crabdb.compaction import catch_up, check_room, copy_changes, copy_live, copy_snapshot
 from crabdb.erasure import remove_saved
@@ -502,9 +502,9 @@ class CrabDB(Forkable):
         opens like any store. Raises `Exists`, `NotFound`, `Corrupted` if the store is damaged, `ReadFailed`,
         `DiskFull`, `IOFailed`; then no copy is left.
         """
-        return max(step.done for step in self.backup_steps(to))
+        return run_steps(self.backup_steps(to))
 
-    def backup_steps(self, to: AnyPath) -> Iterator[Progress]:
+    def backup_steps(self, to: AnyPath) -> Generator[Progress, None, int]:
         """As `backup`, in short steps, for whoever shows progress or has other things to do in between.
 
         The copy is of the moment of this call, and there when the last step was taken.

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from crabdb.arguments import check_path
-from crabdb.backup import Progress
+from crabdb.backup import Progress, run_steps
 from crabdb.compaction import finish_copy
 from crabdb.errors import Corrupted, InvalidArgument, IOFailed, StoreFailed
 from crabdb.files import OS, AnyPath, Files
@@ -26,7 +26,7 @@ from crabdb.log import Log
 from crabdb.opening import new_file, typed_errors
 from crabdb.reading import read_value
 from crabdb.recovery import Recovered, recover
-from crabdb.salvage import PatientFile, lost_beginning
+from crabdb.salvage import PatientFile, lost_header
 from crabdb.steps import PIECE
 
 __all__ = ["Key", "Lost", "Repaired", "repair", "repair_steps"]
@@ -87,13 +87,7 @@ def repair(path: AnyPath, to: AnyPath | None = None, *, swap: bool = False, file
     Raises `NotFound`, `NotCrabDB` if no trace of a store is in the file, `Unsupported`, `Exists`, `Locked` (only
     with `swap`), `AccessDenied`, `DiskFull`, `IOFailed`, `InvalidArgument`; then nothing has changed.
     """
-    steps = repair_steps(path, to, swap=swap, files=files)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Repaired = end.value
-            return found
+    return run_steps(repair_steps(path, to, swap=swap, files=files))
 
 
 def repair_steps(
@@ -172,7 +166,7 @@ class _Salvage:
         """Read the log, or the snapshot and what follows it."""
         with typed_errors(path):
             file = PatientFile(files.open(path, write=False))
-            file.beginning = lost_beginning(file)
+            file.beginning = lost_header(file)
             recovered = recover(file, salvage=True)
         return cls(path, file, recovered, _lost(file, recovered))
 
@@ -251,7 +245,7 @@ def _lost(file: PatientFile, recovered: Recovered) -> list[Lost]:
     """The stretches that the log was read without, in the order in which they stand."""
     lost = []
     if file.beginning:
-        lost.append(Lost(0, len(file.beginning), "the beginning was damaged and is derived from the rest"))
+        lost.append(Lost(0, len(file.beginning), "the header was damaged, and is derived from the rest"))
     for damage in recovered.damage:
         end = damage.offset if damage.end is None else damage.end
         lost.append(Lost(damage.offset, end - damage.offset, damage.problem))
