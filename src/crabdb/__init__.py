@@ -23,6 +23,7 @@ from crabdb.errors import (
 from crabdb.options import Options
 from crabdb.repair import Key, Lost, Repaired, repair, repair_steps
 from crabdb.report import Stats, Verification
+from crabdb.steps import Step
 
 __all__ = [
     "AccessDenied",
@@ -46,6 +47,7 @@ __all__ = [
     "ReadOnly",
     "Repaired",
     "Stats",
+    "Step",
     "StoreFailed",
     "Unsupported",
     "Verification",

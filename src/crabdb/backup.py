@@ -55,7 +55,7 @@ class Moment(NamedTuple):
 def moment_of(log: Log) -> Moment:
     """This moment. Nobody may append to the log meanwhile. Raises `ReadFailed`."""
     try:
-        return Moment(log, _header(log), log.end)
+        return Moment(log, _header(log), log.whole_end)
     except OSError as error:
         raise ReadFailed(log.path, 0, error) from error
 

@@ -432,6 +432,11 @@ class CrabDB(Forkable):
         return self._path
 
     @property
+    def options(self) -> Options:
+        """What it was opened with."""
+        return self._options
+
+    @property
     def read_only(self) -> bool:
         """Whether this handle may only read."""
         return self._lock is None

@@ -123,6 +123,7 @@ class Upkeep:
             work.step()
             if not work.over:
                 yield work.next
+        self._raise_defect(work)
 
     def pace(self, log: Log, compaction: Compaction) -> None:
         """Take a few steps, so many that a compaction advances faster than commits do."""
@@ -134,6 +135,13 @@ class Upkeep:
         for _ in range(1 + 2 * written // PIECE):
             if not work.over:
                 work.step_unless_busy()
+        self._raise_defect(work)
+
+    @staticmethod
+    def _raise_defect(work: Work | None) -> None:
+        """Nothing but what the medium does is noted: anything else is an error in this program."""
+        if work is not None and work.error is not None:
+            raise work.error
 
     def _due_work(self, log: Log, compaction: Compaction) -> Work | None:
         with self._guard:

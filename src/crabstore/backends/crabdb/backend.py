@@ -1,13 +1,15 @@
 """CrabBackend: the five methods over a CrabDB, and the four that it does better.
 
 A call takes microseconds, a hop to a thread seventy: so calls run inside the coroutine, and only what waits
-for the disk or moves megabytes goes to a thread.
+for the disk or moves megabytes goes to a thread. Long work runs in steps between other tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 
 from crabdb import CrabDB, Options
@@ -15,6 +17,7 @@ from crabdb import CrabDB, Options
 from ...store.backend import Backend
 from ...store.batch import Batch, Column
 from ...store.errors import Conflict
+from .pacing import SharedSync, take_steps
 
 __all__ = ["CrabBackend"]
 
@@ -28,6 +31,10 @@ class CrabBackend(Backend):
     def __init__(self, db: CrabDB) -> None:
         self.db = db
         """The file underneath, for what only it knows: statistics, verification, compaction."""
+        self._waits = db.options.sync == "always"
+        self._maintains = db.options.maintenance == "caller"
+        self._maintenance: asyncio.Task[None] | None = None
+        self._syncing = SharedSync(db.sync)
 
     @classmethod
     async def open(
@@ -38,11 +45,12 @@ class CrabBackend(Backend):
         read_only: bool = False,
         options: Options | None = None,
     ) -> CrabBackend:
-        """Open the file at `path`. Raises what `CrabDB.open` raises."""
+        """Open the file at `path`. Whatever `options.maintenance` says, a task takes the steps of a compaction
+        that is due. Raises what `CrabDB.open` raises.
+        """
+        chosen = replace(options or Options(), maintenance="caller")
         return cls(
-            await asyncio.to_thread(
-                CrabDB.open, path, options=options or Options(), create=create, read_only=read_only
-            )
+            await asyncio.to_thread(CrabDB.open, path, options=chosen, create=create, read_only=read_only)
         )
 
     async def get(self, col: Column, key: bytes) -> bytes | None:
@@ -50,12 +58,15 @@ class CrabBackend(Backend):
 
     async def put(self, col: Column, key: bytes, value: bytes) -> None:
         if len(value) >= _LARGE:
-            await asyncio.to_thread(self.db.put, col, key, value)
+            await asyncio.to_thread(self.db.put, col, key, value, wait=False)
         else:
-            self.db.put(col, key, value)
+            self.db.put(col, key, value, wait=False)
+        await self._after_commit()
 
     async def delete(self, col: Column, key: bytes) -> bool:
-        return self.db.delete(col, key)
+        found = self.db.delete(col, key, wait=False)
+        await self._after_commit()
+        return found
 
     async def scan_keys(self, col: Column, prefix: bytes) -> list[bytes]:
         return self.db.scan_keys(col, prefix)
@@ -97,7 +108,23 @@ class CrabBackend(Backend):
                 raise Conflict(col, key, old, found)
         writes = batch.resolved({slot: get(*slot) for slot in batch.added})
         if writes:
-            self.db.commit([(col, key, value) for (col, key), value in writes.items()])
+            self.db.commit([(col, key, value) for (col, key), value in writes.items()], wait=False)
+            await self._after_commit()
+
+    async def _after_commit(self) -> None:
+        if self._maintains and self.db.maintenance_due:
+            self._maintain()
+        if self._waits:
+            await self._syncing.wait()
+
+    def _maintain(self) -> None:
+        """Have a task take the steps of a compaction that is due, unless one does; `db.stats()` tells of it."""
+        task = self._maintenance
+        if task is not None and task.done():
+            # What can happen to a disk is noted by the store; anything else is raised here.
+            task.result()
+        if task is None or task.done():
+            self._maintenance = asyncio.create_task(take_steps(self.db.maintenance()))
 
     async def refresh(self) -> bool:
         """Show what another process has committed since this store was opened read-only, or last refreshed;
@@ -107,10 +134,17 @@ class CrabBackend(Backend):
         return await asyncio.to_thread(self.db.refresh)
 
     async def sync(self) -> None:
-        await asyncio.to_thread(self.db.sync)
+        await self._syncing.wait()
 
     async def checkpoint(self) -> None:
-        await asyncio.to_thread(self.db.checkpoint)
+        await take_steps(self.db.checkpoint_steps())
 
     async def close(self) -> None:
+        """As `CrabDB.close`, which also takes the last steps of a compaction that has begun."""
+        task, self._maintenance = self._maintenance, None
+        if task is not None:
+            task.cancel()
         await asyncio.to_thread(self.db.close)
+        if task is not None:
+            with suppress(asyncio.CancelledError):
+                await task
