@@ -13,31 +13,27 @@ __all__ = ["Options"]
 class Options:
     """How a store behaves. The defaults suit a store of a few megabytes to a few gigabytes.
 
-    compact_at      The share of dead bytes, above 0 and at most 1, from which a write compacts the file.
-    Lower saves
-                    disk and rewrites live data more often. Leave it unless the disk is small.
-    compact_min     How many bytes a compaction must free to be worth it. Leave it: below a mebibyte, small stores
-                    would be rewritten all the time.
-    snapshot_at     A checkpoint writes a new snapshot of the index once the log has grown by this share of
-    the last
-                    one, not negative. Higher means fewer dead bytes and more to replay at the next opening.
-    sync            When commits reach the medium. "checkpoint": at `sync` and `checkpoint`; a call that returned
-                    survives the end of the process, and those decide when it survives loss of power. "always":
-                    before a commit returns; threads that commit at the same time share one fsync.
-    maintenance     Who takes the steps of a compaction that is due. "commits": each commit takes a few, so that
-                    none takes long. "caller": nobody but who calls `CrabDB.maintenance`, such as a program with an
-                    event loop.
-    torn_limit      How many bytes of a torn tail are kept in a file beside the store when it is cut off; 0: none.
-
-    Raises `InvalidArgument` for a number outside of its range.
+    Raises `InvalidArgument` for a value outside of its range.
     """
 
     compact_at: float = 0.5
+    """The share of dead bytes, above 0 and at most 1, from which the file is compacted. Lower saves disk and
+    rewrites live data more often. Leave it unless the disk is small."""
     compact_min: int = 1 << 20
+    """How many bytes a compaction must free to be worth it. Leave it: below a mebibyte, small stores would be
+    rewritten all the time."""
     snapshot_at: float = 0.25
+    """A checkpoint writes a new snapshot of the index once the log has grown by this share of the last one, not
+    negative. Higher means fewer dead bytes and more to replay at the next opening."""
     sync: Literal["checkpoint", "always"] = "checkpoint"
+    """When commits reach the medium. "checkpoint": at `sync` and `checkpoint`; a call that returned survives the end
+    of the process, and those decide when it survives loss of power. "always": before a commit returns; threads that
+    commit at the same time share one fsync."""
     maintenance: Literal["commits", "caller"] = "commits"
+    """Who takes the steps of a compaction that is due. "commits": each commit takes a few, so that none takes long.
+    "caller": nobody but who calls `CrabDB.maintenance`, such as a program with an event loop."""
     torn_limit: int = 16 << 20
+    """How many bytes of a torn tail are kept in a file beside the store when it is cut off; 0: none."""
 
     def __post_init__(self) -> None:
         if not 0 < self.compact_at <= 1:
