@@ -26,12 +26,12 @@ class Options:
     """A checkpoint writes a new snapshot of the index once the log has grown by this share of the last one, not
     negative. Higher means fewer dead bytes and more to replay at the next opening."""
     sync: Literal["checkpoint", "always"] = "checkpoint"
-    """When commits reach the medium. "checkpoint": at `sync` and `checkpoint`; a call that returned survives the end
-    of the process, and those decide when it survives loss of power. "always": before a commit returns; threads that
-    commit at the same time share one fsync."""
+    """When commits reach the medium. "checkpoint": at `sync` and `checkpoint`; a call that returned survives the
+    end of the process, and those decide when it survives loss of power. "always": before a commit returns;
+    threads that commit at the same time share one fsync."""
     maintenance: Literal["commits", "caller"] = "commits"
-    """Who takes the steps of a compaction that is due. "commits": each commit takes a few, so that none takes long.
-    "caller": nobody but who calls `CrabDB.maintenance`, such as a program with an event loop."""
+    """Who takes the steps of a compaction that is due. "commits": each commit takes a few, so that none takes
+    long. "caller": nobody but who calls `CrabDB.maintenance`, such as a program with an event loop."""
     torn_limit: int = 16 << 20
     """How many bytes of a torn tail are kept in a file beside the store when it is cut off; 0: none."""
 
