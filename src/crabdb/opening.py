@@ -222,7 +222,12 @@ def _log(path: Path, file: File, recovered: Recovered, identity: Identity) -> Lo
 
 
 def _vouch(log: Log, recovered: Recovered) -> None:
-    """Append a frame for the records of another writer, with an identity before it if the file has none."""
+    """Append a frame for the records of another writer, with an identity before it if the file has none.
+
+    They are synced before, so that damage to them will never look like the tail of a crash.
+    """
+    log.file.sync()
+    log.durable = log.end
     record = b"" if recovered.identity else encode_identity(log.identity)
     start = log.end if recovered.loose_at is None else recovered.loose_at
     at, salt = log.end + len(record), log.identity.salt

@@ -113,8 +113,8 @@ def _replay_all(file: File, header: Header, foot: Foot | None, size: int, salvag
     )
     if recovered.end == HEADER_SIZE and not recovered.damage and _anything_in(file, HEADER_SIZE, size):
         raise Malformed("what follows its header is no record")
-    if header.sum and header.index_at + header.index_len > file.size():
-        gone = Damage(size, "the file ends before the snapshot that its header points at")
+    if header.sum and (header.index_at + header.index_len > file.size() or recovered.end == HEADER_SIZE):
+        gone = Damage(min(size, recovered.end), "the file lacks what its header says is in it")
         if not salvage:
             raise gone
         recovered.damage.append(gone)
@@ -155,6 +155,8 @@ def trusted_foot(file: File, header: Header, size: int) -> Foot | None:
         return None
     foot = decode_foot(file.read(FOOT_SIZE, end - FOOT_SIZE))
     if foot is None or header_sum(header.index_at, header.index_len, foot.root) != header.sum:
+        return None
+    if foot.identity_at >= header.index_at:
         return None
     return foot
 
@@ -211,6 +213,7 @@ class _Judge:
         while torn is None:
             try:
                 replay.run()
+                self._check_loose(replay)
                 break
             except Damage as damage:
                 torn = self._judge(replay, damage)
@@ -240,16 +243,18 @@ class _Judge:
         )
 
     def _pointer_is_good(self, replay: Replay) -> bool:
-        return bool(self.foot or replay.pointed_is_good or not self.header.index_len)
+        points = self.header.index_len or (self.header.sum and not _is_plain(self.header))
+        return bool(self.foot or replay.pointed_is_good or not points)
 
     def _judge(self, replay: Replay, found: Damage) -> Damage | None:
         """The torn tail that the log ends with, or None after the replay was set to go on beyond the damage."""
         salt = self._salt(replay)
         # Under another salt than the one until now, the frame that could not be read may be a good one.
-        start = found.offset + (salt == replay.salt)
+        boundary = found.offset if replay.loose_at is None else min(found.offset, replay.loose_at)
+        start = boundary + (salt == replay.salt)
         ahead = () if salt is None else find_frames(self.file, start, self.size, salt)
         following = self._look_ahead(replay, ahead)
-        if following is not None:
+        if following is not None or (salt is not None and found.offset < self.durable):
             # Somebody vouched for the loose records before this point, but that cannot be checked any more.
             found = Damage(min(found.offset, replay.forget_loose()), found.problem)
         if found.offset >= self.durable:
@@ -261,6 +266,14 @@ class _Judge:
             return Damage(found.offset, "nothing intact follows")
         replay.resume(following, salt)
         return None
+
+    def _check_loose(self, replay: Replay) -> None:
+        """No record without a frame holds a frame of this file: one that does has a damaged length."""
+        salt = None if replay.loose_at is None else self._salt(replay)
+        if replay.loose_at is None or salt is None:
+            return
+        if next(find_frames(self.file, replay.loose_at + 1, self.size, salt), None) is not None:
+            raise Damage(replay.loose_at, "a record without a commit reaches over the commits behind it")
 
     def _salt(self, replay: Replay) -> int | None:
         """The file's salt, which the frames themselves give if the identity is damaged."""
@@ -286,7 +299,8 @@ class _Judge:
         with.
         """
         end = self.header.index_at + self.header.index_len
-        if self.foot or (not self.header.sum and self._points_at_an_index()):
+        summed = self.header.sum and (self.foot or replay.salt is not None)
+        if self.header.index_len and (summed or self._points_at_an_index()):
             return end
         born = replay.identity_at == HEADER_SIZE or _is_plain(self.header)
         return BIRTH_SIZE if born else 0

@@ -224,6 +224,16 @@ def test_missing_end_that_the_header_promises_is_damage() -> None:
         CrabDB.open(PATH, files=files_with(data[:400]))
 
 
+def test_zeros_before_the_end_that_the_header_promises_are_damage() -> None:
+    data, _, sizes = history(with_snapshot)
+    for start in (18, 32, BIRTH_SIZE, sizes[1], sizes[3]):
+        zeroed = data[:start] + bytes(len(data) - start)
+        files = files_with(zeroed)
+        with pytest.raises(Corrupted):
+            CrabDB.open(PATH, files=files)
+        assert files.table[PATH].data == zeroed
+
+
 def test_newer_version_flag_or_feature_is_refused() -> None:
     data, _, _ = history(without_snapshot)
     for place in (6, 10, BIRTH_SIZE - 47 - 4):

@@ -179,6 +179,37 @@ def test_flip_in_vouched_records_is_noticed(path: Path) -> None:
         assert contents(db) == {(0, b"k"): b"v"}
 
 
+def test_flip_in_records_vouched_for_at_the_last_opening_is_noticed(path: Path) -> None:
+    path.write_bytes(log().data)
+    crash(CrabDB.open(path))
+    data = bytearray(path.read_bytes())
+    data[data.index(b"new 9")] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Corrupted):
+        CrabDB.open(path)
+    assert path.read_bytes() == data
+
+
+def test_damaged_length_that_reaches_over_our_commits_is_noticed(path: Path) -> None:
+    with CrabDB.open(path) as db:
+        db.put(1, b"ours", b"1")
+    file = Version1.of(path)
+    file.put(1, b"theirs", b"2")
+    path.write_bytes(file.data)
+    db = CrabDB.open(path)
+    db.put(1, b"last", b"3")
+    crash(db)
+    data = path.read_bytes()
+    length_at = len(file.data) - 5
+    for value_end in (len(data), len(data) - 20):
+        wrong = (value_end - length_at - 4).to_bytes(4, "little")
+        path.write_bytes(data[:length_at] + wrong + data[length_at + 4 :])
+        with pytest.raises(Corrupted):
+            CrabDB.open(path)
+        with CrabDB.open(path, read_only=True) as db:
+            assert contents(db) == {(1, b"ours"): b"1", (1, b"last"): b"3"}
+
+
 def test_damage_before_a_foreign_checkpoint_is_refused(path: Path) -> None:
     data = checkpoint().data
     data[32 + 3] = 0xFF  # A key length, now beyond the end of the file.
