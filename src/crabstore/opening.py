@@ -23,7 +23,7 @@ from .store.schema import require_keyspace
 from .store.session_index import Redact
 from .store.weights import Weights
 
-__all__ = ["BackendFactory", "Opening", "Settings", "open"]
+__all__ = ["BackendFactory", "Opening", "Settings", "file_of", "open"]
 
 GROUP = "crabstore.backends"
 MEMORY = ":memory:"
@@ -107,10 +107,19 @@ def open(
 async def _connect(url: str, *, create: bool, read_only: bool) -> Backend:
     if url == MEMORY:
         return VolatileBackend()
+    path = file_of(url)
+    if path is not None:
+        return await CrabBackend.open(path, create=create, read_only=read_only)
+    scheme, _, location = url.partition(":")
+    return await _factory(scheme)(location.removeprefix("//"), create=create, read_only=read_only)
+
+
+def file_of(url: str) -> str | None:
+    """The path of the crabdb file that a URL means; None if it means another engine."""
     match = _URL.fullmatch(url)
-    if match is None or match[1] == "crabdb":
-        return await CrabBackend.open(match[2] if match else url, create=create, read_only=read_only)
-    return await _factory(match[1])(match[2], create=create, read_only=read_only)
+    if url == MEMORY or (match and match[1] != "crabdb"):
+        return None
+    return match[2] if match else url
 
 
 def _factory(scheme: str) -> BackendFactory:

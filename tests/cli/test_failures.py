@@ -22,7 +22,8 @@ FULL = OSError(errno.ENOSPC, "No space left on device", "/data/store.crmem")
 ERRORS: list[tuple[Exception, ExitCode, str]] = [
     (db_errors.NotFound(PATH, "there is none"), ExitCode.MISSING, "no-store"),
     (db_errors.Locked(PATH, "pid 7"), ExitCode.LOCKED, "locked"),
-    (db_errors.NotCrabDB(PATH, "bad magic"), ExitCode.DAMAGED, "not-a-store"),
+    (db_errors.NotCrabDB(PATH, "bad magic"), ExitCode.FOREIGN, "not-a-store"),
+    (db_errors.Exists(PATH), ExitCode.USAGE, "exists"),
     (db_errors.Unsupported(PATH, "version 9"), ExitCode.VERSION, "newer-store"),
     (db_errors.Corrupted(PATH, 99, "bad sum"), ExitCode.DAMAGED, "damaged"),
     (db_errors.StoreFailed(PATH, FULL), ExitCode.SYSTEM, "store-failed"),
@@ -66,10 +67,8 @@ def test_an_error_is_reported_in_one_line_with_its_code(
 
 def test_every_error_of_the_library_has_a_rule() -> None:
     tried = {type(error) for error, _, _ in ERRORS}
-    errors = {getattr(db_errors, name) for name in db_errors.__all__} | {
-        getattr(store_errors, name) for name in store_errors.__all__
-    }
-    for error in errors - tried:
+    public = [getattr(module, name) for module in (db_errors, store_errors) for name in module.__all__]
+    for error in {thing for thing in public if isinstance(thing, type)} - tried:
         assert issubclass(error, (crabdb.CrabDBError, store_errors.StoreError))
 
 

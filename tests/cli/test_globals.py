@@ -117,7 +117,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_untouched(run: Run, tmp_pat
     path.write_text("these are my notes, and no store")
     for words in (["search", "x"], ["memory", "add", "a", "b"]):
         done = run(*words, "--json", "--store", path)
-        assert done.code == ExitCode.DAMAGED and done.error["kind"] == "not-a-store"
+        assert done.code == ExitCode.FOREIGN and done.error["kind"] == "not-a-store"
     assert path.read_text() == "these are my notes, and no store"
 
 

@@ -79,7 +79,18 @@ def test_statistics_are_readable(run: Run, filled: Path) -> None:
 
 def test_a_sound_store_is_verified_and_stats_remember_it(run: Run, filled: Path) -> None:
     answer = run("verify", "--json", "--store", filled).json["verified"]
-    assert set(answer) == {"path", "at", "ok", "size", "frames", "records", "keys", "problems", "kept"}
+    assert set(answer) == {
+        "path",
+        "at",
+        "ok",
+        "size",
+        "frames",
+        "records",
+        "keys",
+        "torn",
+        "problems",
+        "kept",
+    }
     assert answer["ok"] is True and answer["kept"] is True and answer["problems"] == []
     beside = filled.with_name(f"{filled.name}.verified")
     assert beside.stat().st_mode & 0o777 == 0o600

@@ -106,6 +106,7 @@ ARGUMENTS: dict[str, list[str]] = {
     "skills show": ["deploy-app"],
     "skills add": ["good.md", "bad.md"],
     "skills remove": ["deploy-app"],
+    "backup": ["copy.crmem"],
 }
 EXAMPLES = {
     name: json.loads(block)

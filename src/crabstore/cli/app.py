@@ -15,6 +15,7 @@ from .demo import demo
 from .failures import ExitCode, Failure
 from .importing import import_transcripts
 from .maintenance import compact, reindex, stats, verify
+from .rescue import backup, repair
 from .search import search
 
 __all__ = ["app", "main"]
@@ -59,6 +60,8 @@ app.add_typer(skills.app, name="skills")
 command(app, "stats")(stats)
 command(app, "verify")(verify)
 command(app, "compact")(compact)
+command(app, "backup")(backup)
+command(app, "repair")(repair)
 command(app, "reindex")(reindex)
 command(app, "demo")(demo)
 

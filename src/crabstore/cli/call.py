@@ -32,6 +32,7 @@ __all__ = [
     "JsonOption",
     "StoreOption",
     "command",
+    "from_home",
     "group",
     "home",
     "report",

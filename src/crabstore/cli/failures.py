@@ -34,11 +34,15 @@ class ExitCode(IntEnum):
     LOCKED = 4
     """Another process has the store open for writing."""
     DAMAGED = 5
-    """The file is damaged, or is not a store."""
+    """What was read is not what was written."""
     VERSION = 6
     """The store was written by another version: it needs `crabstore reindex`, or a newer crabstore."""
     SYSTEM = 7
     """The operating system refused: a full disk, a missing permission, a failing medium."""
+    TORN = 8
+    """The store is sound, but for the torn tail of a crash, which the next writer cuts off."""
+    FOREIGN = 9
+    """The file is not a store; it was left untouched."""
     INTERRUPTED = 130
     """Ctrl-C."""
     PIPE = 141
@@ -91,7 +95,8 @@ def _locked(error: db.Locked) -> str:
 def _corrupted(error: db.Corrupted) -> str:
     return (
         f"{error.path} is damaged at byte {error.offset} ({error.problem}): nothing was written; "
-        "commands that only read give what is intact, `crabstore verify` tells more"
+        "commands that only read give what is intact, `crabstore verify` tells more, "
+        "`crabstore repair` makes a sound store of it"
     )
 
 
@@ -106,9 +111,10 @@ def _of_the_system(error: OSError) -> str:
 
 _RULES = (
     _Rule(db.NotFound, ExitCode.MISSING, "no-store", _missing_store),
+    _Rule(db.Exists, ExitCode.USAGE, "exists"),
     _Rule(db.Locked, ExitCode.LOCKED, "locked", _locked),
     _Rule(db.Unsupported, ExitCode.VERSION, "newer-store"),
-    _Rule(db.NotCrabDB, ExitCode.DAMAGED, "not-a-store"),
+    _Rule(db.NotCrabDB, ExitCode.FOREIGN, "not-a-store"),
     _Rule(db.Corrupted, ExitCode.DAMAGED, "damaged", _corrupted),
     _Rule(db.InvalidArgument, ExitCode.USAGE, "usage"),
     _Rule(db.DiskFull, ExitCode.SYSTEM, "disk-full", _of_the_system),

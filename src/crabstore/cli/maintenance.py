@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ..backends.crabdb import CrabBackend
 from ..store.backend import Backend
@@ -34,15 +38,27 @@ def verify(call: Call) -> ExitCode | None:
     kept = _keep(verdict, call)
     document = {"verified": verdict.document() | {"kept": kept}}
     call.answer(document, lambda screen: _draw_verdict(screen, verdict))
-    return None if verdict.ok else ExitCode.DAMAGED
+    if not verdict.ok:
+        return ExitCode.DAMAGED
+    return ExitCode.TORN if verdict.torn else None
 
 
-def compact(call: Call) -> ExitCode | None:
+def compact(
+    call: Call,
+    erase: Annotated[
+        bool,
+        typer.Option(
+            "--erase", help="Also remove torn tails and damaged originals that were saved beside it."
+        ),
+    ] = False,
+) -> ExitCode | None:
     """Rewrite the file without its dead bytes."""
-    before, after = call.write(_compact)
-    document = {"compacted": {"before": before, "after": after, "freed": before - after}}
-    words = f"{size(before)} before, {size(after)} after: {size(before - after)} freed"
-    call.answer(document, lambda screen: screen.show(words))
+    before, after, removed = call.write(lambda store: _compact(store, erase=erase))
+    numbers = {"before": before, "after": after, "freed": before - after}
+    document = {"compacted": {**numbers, "removed": [str(path) for path in removed]}}
+    words = [f"{size(before)} before, {size(after)} after: {size(before - after)} freed"]
+    words += [f"removed {path}" for path in removed]
+    call.answer(document, lambda screen: screen.show("\n".join(words)))
     return None
 
 
@@ -70,11 +86,15 @@ def _keep(verdict: Verdict, call: Call) -> bool:
     return True
 
 
-async def _compact(store: Backend) -> tuple[int, int]:
+async def _compact(store: Backend, *, erase: bool) -> tuple[int, int, tuple[Path, ...]]:
     db = _file_of(store).db
     before = db.stats().size
-    await asyncio.to_thread(db.compact)
-    return before, db.stats().size
+    removed: tuple[Path, ...] = ()
+    if erase:
+        removed = await asyncio.to_thread(db.erase)
+    else:
+        await asyncio.to_thread(db.compact)
+    return before, db.stats().size, removed
 
 
 async def _reindex(store: Backend, call: Call) -> int:
@@ -111,6 +131,8 @@ def _draw_verdict(screen: Screen, verdict: Verdict) -> None:
     if verdict.ok:
         held = f"{count(verdict.records, 'record')} in {count(verdict.frames, 'commit')}"
         screen.show(f"sound: {held}, {size(verdict.size)}, read on {minute(verdict.at)} UTC")
+        if verdict.torn:
+            screen.show(f"behind that: {size(verdict.torn)} of a torn tail, which the next writer cuts off")
         return
     screen.show(f"damaged: {count(len(verdict.problems), 'place')} in {size(verdict.size)}")
     places = [f"at byte {offset}: {problem}" for offset, problem in verdict.problems]

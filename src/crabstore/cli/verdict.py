@@ -24,6 +24,8 @@ class Verdict(msgspec.Struct, frozen=True):
     frames: int
     records: int
     keys: int
+    torn: int
+    """Bytes of a torn tail behind what was read."""
     problems: list[tuple[int, str]]
     """Where the file is damaged, and how."""
 
@@ -38,6 +40,7 @@ class Verdict(msgspec.Struct, frozen=True):
             frames=found.frames,
             records=found.records,
             keys=found.keys,
+            torn=found.torn,
             problems=list(found.problems),
         )
 
