@@ -55,7 +55,9 @@ async def everything() -> dict[Column, list[tuple[bytes, bytes]]]:
         meta = await store.sessions.open(name, agent=agent.id, created_by="me", title="crab", source=source)
         await store.sessions.append_messages(meta.handle, [crabstore.HistoryEntry.user("crab", id="1")])
     await store.sessions.append_compact("kept", "about crabs")
-    await store.sessions.append_events("kept", [Done(model="m", iterations=1, stop_reason="end", ts="t")])
+    await store.sessions.append_events(
+        "kept", [Done(model="m", iterations=1, stop_reason="end", ts="2026-01-01T00:00:00Z")]
+    )
     await store.sessions.forget("gone")
     return await contents(store)
 

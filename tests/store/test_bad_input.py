@@ -35,7 +35,8 @@ def append(store: VolatileBackend, content: object) -> Awaitable[object]:
     return store.sessions.append_messages("h", [HistoryEntry.user("fine"), entry(content)])
 
 
-DONE = Done(model="m", iterations=1, stop_reason="end", ts="t")
+AT = "2026-01-01T00:00:00.000000Z"
+DONE = Done(model="m", iterations=1, stop_reason="end", ts=AT)
 
 CALLS: dict[str, Call] = {
     "a column that is none": lambda s: s.get(9, s.key("k")),  # type: ignore[arg-type]
@@ -60,10 +61,23 @@ CALLS: dict[str, Call] = {
     "a message with a set": lambda s: append(s, {"a"}),
     "a message with half a surrogate": lambda s: append(s, "\udcb2"),
     "a message that is too deep": lambda s: append(s, deep(5000)),
+    "a message at no time": lambda s: s.sessions.append_messages(
+        "h", [HistoryEntry.user("x", ts="yesterday")]
+    ),
+    "a message at a time without a zone": lambda s: s.sessions.append_messages(
+        "h", [HistoryEntry.user("x", ts="2026-01-01T00:00:00")]
+    ),
+    "a message at a time that no calendar has": lambda s: s.sessions.append_messages(
+        "h", [HistoryEntry.user("x", ts="2026-02-31T00:00:00Z")]
+    ),
+    "an event at no time": lambda s: s.sessions.append_events(
+        "h", [Done(model="m", iterations=1, stop_reason="e", ts="t")]
+    ),
+    "a session of no time": lambda s: s.sessions.open("n", agent="A", created_by="me", created_at="never"),
     "an event that is none": lambda s: s.sessions.append_events("h", [DONE, WRONG]),  # type: ignore[list-item]
     "an event with a wrong field": lambda s: s.sessions.append_events(
         "h",
-        [Done(model=3, iterations=1, stop_reason="e", ts="t")],  # type: ignore[arg-type]
+        [Done(model=3, iterations=1, stop_reason="e", ts=AT)],  # type: ignore[arg-type]
     ),
     "an append to no session": lambda s: s.sessions.append_messages("none", [HistoryEntry.user("x")]),
     "events for no session": lambda s: s.sessions.append_events("none", [DONE]),

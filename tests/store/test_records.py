@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from crabstore.store.agents import AgentConfig, AgentHooks
-from crabstore.store.errors import BadRecord
-from crabstore.store.records import decode, encode, evolve, rfc3339
+from crabstore.store.errors import BadRecord, InvalidArgument
+from crabstore.store.records import canonical_time, decode, encode, evolve, rfc3339
 from crabstore.store.session_records import Done, OtherEvent, SessionMeta, Source, ToolStart, decode_event
 
 META = SessionMeta(handle="h", agent="a", created_by="b", created_at="t", updated_at="t")
@@ -57,3 +57,32 @@ def test_events_are_told_apart_and_a_newer_one_is_kept_whole() -> None:
     assert decode_event(newer, b"k") == OtherEvent({"event": "pause", "ts": "t", "why": {"x": 1}})
     with pytest.raises(BadRecord):
         decode_event(b'{"event":"done"}', b"k")
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("2026-03-01T14:00:00Z", "2026-03-01T14:00:00.000000Z"),
+        ("2026-03-01T14:00:00.5+02:00", "2026-03-01T12:00:00.500000Z"),
+        ("2026-03-01 14:00:00.123456789Z", "2026-03-01T14:00:00.123456Z"),
+        ("2026-03-01T14:00:00.000001Z", "2026-03-01T14:00:00.000001Z"),
+    ],
+)
+def test_times_are_stored_in_the_one_form_that_sorts(given: str, stored: str) -> None:
+    assert canonical_time(given) == stored
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "now",
+        "2026",
+        "2026-03-01T14:00:00",
+        "0001-01-01T00:00:00+14:00",
+        "２０２６-03-01T14:00:00.000000Z",
+    ],
+)
+def test_what_is_no_time_is_refused(given: str) -> None:
+    with pytest.raises(InvalidArgument):
+        canonical_time(given)

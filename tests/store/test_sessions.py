@@ -178,7 +178,7 @@ def test_updated_at_never_goes_back() -> None:
         await store.sessions.append_messages(
             "h", [HistoryEntry.user("old", ts="2020-01-01T00:00:00.000000Z")]
         )
-        await store.sessions.update("h", updated_at="2021")
+        await store.sessions.update("h", updated_at="2021-01-01T00:00:00Z")
         return await store.sessions.meta("h")
 
     meta = on_store(body)
@@ -230,5 +230,18 @@ def test_deleting_while_others_append_ends_with_nothing_left() -> None:
         left = await contents(store)
         assert left[Column.SESSION] == []
         assert [key for key, _ in left[Column.TEXT]] == [b"local/idx/text/msg/stats"]
+
+    on_store(body)
+
+
+def test_a_new_archive_never_takes_the_place_of_an_earlier_one() -> None:
+    async def body(store: Store) -> None:
+        await store.sessions.open("h", agent="A", created_by="me")
+        await store.sessions.append_messages("h", [HistoryEntry.user(f"word{n}") for n in range(4)])
+        first = await store.sessions.append_compact("h", "one", boundary=3)
+        await store.sessions.truncate_messages("h", 1)
+        second = await store.sessions.append_compact("h", "two")
+        assert first != second
+        assert [entry.content for entry in await store.memory.entries()] == ["one", "two"]
 
     on_store(body)

@@ -12,7 +12,7 @@ from typing import Literal
 from .batch import Batch, Column
 from .kv import KVStorage
 from .names import require_name
-from .records import Record, checked, decode, encode, evolve, utc_now
+from .records import Record, canonical_time, checked, decode, encode, evolve, utc_now
 from .text import TextSearch
 
 __all__ = ["Memory", "MemoryEntry", "MemoryHit"]
@@ -84,7 +84,8 @@ class Memory:
         """`put` as a step of a larger batch."""
         checked(entry, MemoryEntry)
         key = self._kv.key("memory", require_name("memory", entry.name))
-        entry = evolve(entry, created_at=entry.created_at or utc_now())
+        created_at = canonical_time(entry.created_at) if entry.created_at else utc_now()
+        entry = evolve(entry, created_at=created_at)
         batch.put(Column.MEMORY, key, encode(entry))
         await self._index(batch, key, entry)
 

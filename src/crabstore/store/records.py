@@ -7,6 +7,7 @@ instance's ``__dict__``, which msgspec never encodes) and written back in its pl
 from __future__ import annotations
 
 import copy
+import re
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_origin
@@ -15,13 +16,16 @@ import msgspec
 
 from .errors import BadRecord, InvalidArgument
 
-__all__ = ["Json", "Record", "checked", "decode", "encode", "evolve", "rfc3339", "utc_now"]
+__all__ = ["Json", "Record", "canonical_time", "checked", "decode", "encode", "evolve", "rfc3339", "utc_now"]
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 else:
     Json = Any  # msgspec validates by annotation and knows no recursive alias; any JSON value it is
 
+_CANONICAL = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z", re.ASCII
+)
 _UNKNOWN = "unknown_fields"
 
 
@@ -92,6 +96,25 @@ def evolve(record: R, **changes: object) -> R:
 def rfc3339(moment: datetime) -> str:
     """UTC RFC 3339 with six fractional digits: the form whose text order is time order."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def canonical_time(text: str) -> str:
+    """An RFC 3339 time as the store writes it, so that text order is time order.
+
+    Raises InvalidArgument for what is no time, or names no zone.
+    """
+    if isinstance(text, str) and _CANONICAL.fullmatch(text):
+        return text
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument("time", text, "must be RFC 3339, such as 2026-03-01T14:00:00Z") from error
+    if moment.tzinfo is None:
+        raise InvalidArgument("time", text, "must name its zone: end it in Z or an offset")
+    try:
+        return rfc3339(moment)
+    except (OverflowError, ValueError) as error:
+        raise InvalidArgument("time", text, "lies outside the years 1 to 9999 in UTC") from error
 
 
 def utc_now() -> str:

@@ -17,10 +17,10 @@ removes a part of a history but `truncate_messages`; nothing disappears unless s
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from itertools import count
 
 from .batch import Batch, Column
 from .errors import InvalidArgument, NotFound
@@ -28,7 +28,7 @@ from .keys import position
 from .kv import KVStorage
 from .memory import Memory, MemoryEntry
 from .messages import HistoryEntry, repair
-from .records import Json, checked, decode, encode, evolve, utc_now
+from .records import Json, canonical_time, checked, decode, encode, evolve, utc_now
 from .session_index import SLICE, Progress, Redact, SessionIndex
 from .session_records import (
     Appended,
@@ -94,7 +94,7 @@ class Sessions:
         is empty or longer than 512 characters.
         """
         name = _new_handle() if handle is None else _require_handle(handle)
-        at = created_at or utc_now()
+        at = canonical_time(created_at) if created_at else utc_now()
         meta = SessionMeta(
             handle=name,
             agent=agent,
@@ -156,7 +156,7 @@ class Sessions:
         stands. An entry that the runtime injected for one run is not persisted. `at` is the time of entries
         that carry none; the present time by default.
         """
-        moment, history = at or utc_now(), list(entries)
+        moment, history = canonical_time(at) if at else utc_now(), list(entries)
         for entry in history:
             if not isinstance(entry, HistoryEntry):
                 raise InvalidArgument("entry", type(entry).__name__, "must be a HistoryEntry")
@@ -185,10 +185,11 @@ class Sessions:
         updated_at: str = "",
     ) -> SessionMeta:
         """Change what the session is called and where it comes from; None leaves a field. Raises NotFound."""
+        changed_at = canonical_time(updated_at) if updated_at else ""
         given = {"title": title, "summary": summary, "source": source}
         changes = {name: value for name, value in given.items() if value is not None}
         before, after = await self._kv.transact(
-            lambda batch: self._stage_update(batch, handle, changes, updated_at)
+            lambda batch: self._stage_update(batch, handle, changes, changed_at)
         )
         if self._index.attrs(before) != self._index.attrs(after):
             await self.reindex(handle)
@@ -365,7 +366,8 @@ class Sessions:
         for place, event in enumerate(events, await self._rows.next(prefix)):
             key = prefix + position(place).encode()
             batch.expect(Column.SESSION, key, None)
-            batch.put(Column.SESSION, key, checked(event, EventBase))
+            checked(event, EventBase)
+            batch.put(Column.SESSION, key, encode(evolve(event, ts=canonical_time(event.ts))))
 
     async def _stage_compact(self, batch: Batch, handle: str, summary: str, boundary: int | None) -> str:
         meta = await self._expect_meta(batch, handle)
@@ -374,13 +376,21 @@ class Sessions:
             raise InvalidArgument(
                 "boundary", at, f"must be from {meta.compacted_at} to {meta.message_count} in this session"
             )
-        key = self._rows.archive_key(handle)
-        old = await batch.get(Column.SESSION, key)
-        name = f"archive-{handle}-{_archive_number(old) + 1}"
+        name = await self._archive_name(batch, handle)
         await self._memory.stage(batch, MemoryEntry(name=name, kind="archive", content=summary))
-        batch.put(Column.SESSION, key, name.encode())
+        batch.put(Column.SESSION, self._rows.archive_key(handle), name.encode())
         await self._index.put_meta(batch, meta, evolve(meta, compacted_at=at))
         return name
+
+    async def _archive_name(self, batch: Batch, handle: str) -> str:
+        """A name that no archive of this session has: an earlier one may outlive its pointer."""
+        for number in count(1):
+            name = f"archive-{handle}-{number}"
+            key = self._kv.key("memory", name)
+            if await batch.get(Column.MEMORY, key) is None:
+                batch.expect(Column.MEMORY, key, None)
+                return name
+        raise AssertionError("count() does not end")
 
     async def _stage_update(
         self, batch: Batch, handle: str, changes: dict[str, str | Source], updated_at: str
@@ -445,9 +455,9 @@ class Sessions:
 
 def _settled(entry: HistoryEntry, old: HistoryEntry | None, at: str) -> HistoryEntry:
     """`entry` as it is stored: it has a time, and one that replaces another keeps its branch and time."""
-    if old is None:
-        return entry if entry.ts else evolve(entry, ts=at)
-    return evolve(entry, ts=entry.ts or old.ts, active=old.active)
+    ts = canonical_time(entry.ts) if entry.ts else (old.ts if old else at)
+    active = old.active if old else entry.active
+    return entry if (ts, active) == (entry.ts, entry.active) else evolve(entry, ts=ts, active=active)
 
 
 def _new_handle() -> str:
@@ -458,8 +468,3 @@ def _require_handle(handle: str) -> str:
     if not isinstance(handle, str) or not 1 <= len(handle) <= _MAX_HANDLE:
         raise InvalidArgument("session handle", handle, f"must be 1 to {_MAX_HANDLE} characters")
     return handle
-
-
-def _archive_number(pointer: bytes | None) -> int:
-    match = re.search(rb"-(\d+)$", pointer or b"")
-    return int(match[1]) if match else 0

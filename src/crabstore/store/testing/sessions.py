@@ -87,7 +87,9 @@ class SessionContract(Contract):
 
     @case
     async def test_the_session_that_changed_last_is_listed_first(self, store: Backend) -> None:
-        handles = [(await _session(store, created_at=f"2026-01-0{day}T")).handle for day in range(1, 8)]
+        handles = [
+            (await _session(store, created_at=f"2026-01-0{day}T00:00:00Z")).handle for day in range(1, 8)
+        ]
         await store.sessions.append_messages(
             handles[0], [HistoryEntry.user("late", ts="2026-02-01T00:00:00.000000Z")]
         )
