@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check lint types layers docs bench format clean
+.PHONY: demo test faults check lint types layers docs bench format clean
 
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -14,6 +14,10 @@ demo: .venv/.installed
 
 test: .venv/.installed
 	$(BIN)/python -m pytest -n 2 --dist=worksteal
+
+# Every fault that is tried on crabdb, all of it, and the table of what happened.
+faults: .venv/.installed
+	FAULTS=full $(BIN)/python -m pytest tests/faults -n 2 --dist=worksteal -p tests.faults.table
 
 check: lint types layers test
 
