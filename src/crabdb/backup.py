@@ -1,8 +1,8 @@
 """A consistent copy of a store as of one moment, while others go on reading and writing it.
 
-What has been appended to a log is never changed, so a moment is a length, and only the 32 bytes of the header
-are taken apart. The copy is read back and checked before it gets its name; it never takes the name of a file
-that is there. The store is only read.
+What has been appended to a log is never changed, so a moment is a length; only the 32 bytes of the header, and
+a snapshot that is still being filled in, are taken apart. The copy is read back and checked before it gets its
+name; it never takes the name of a file that is there. The store is only read.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -45,29 +45,33 @@ def run_steps(steps: Generator[Progress, None, T], tell: Callable[[Progress], ob
 
 
 class Moment(NamedTuple):
-    """What a store was at one moment: the first `end` bytes of its log, under this header."""
+    """What a store was at one moment: the first `end` bytes of its log, under this header, of which these pieces
+    may not be in the file yet.
+    """
 
     log: Log
     header: bytes
     end: int
+    unwritten: list[tuple[int, bytes]]
 
 
 def moment_of(log: Log) -> Moment:
     """This moment. Nobody may append to the log meanwhile. Raises `ReadFailed`."""
     try:
-        return Moment(log, _header(log), log.whole_end)
+        end = log.whole_end
+        return Moment(log, _header(log, end), end, [piece for piece in log.unwritten if piece[0] < end])
     except OSError as error:
         raise ReadFailed(log.path, 0, error) from error
 
 
-def _header(log: Log) -> bytes:
+def _header(log: Log, end: int) -> bytes:
     """The file's header, unless it is being overwritten or points at what is newer than this log: then one that
     points at nothing.
     """
     data = log.file.read(HEADER_SIZE, 0)
     header = decode_header(data)
-    foreign = not header.sum and header.index_at + header.index_len <= log.end
-    if foreign or trusted_foot(log.file, header, log.end):
+    foreign = not header.sum and header.index_at + header.index_len <= end
+    if foreign or trusted_foot(log.file, header, end):
         return data
     return encode_header() if log.identity_at == HEADER_SIZE else encode_bare_header()
 
@@ -102,6 +106,9 @@ def _copy(moment: Moment, file: File) -> Iterator[Progress]:
         length = min(PIECE, moment.end - at)
         file.write(_read(moment.log, length, at), at)
         yield Progress(at + length, moment.end)
+    for at, piece in moment.unwritten:
+        file.write(piece, at)
+        yield Progress(moment.end, moment.end)
 
 
 def _read(log: Log, length: int, at: int) -> bytes:

@@ -182,6 +182,11 @@ class Log:
         self.fail(error)
 
     @property
+    def unwritten(self) -> list[tuple[int, bytes]]:
+        """Where pieces of a snapshot that was begun are still to be written, and what they are."""
+        return list(self._unwritten)
+
+    @property
     def whole_end(self) -> int:
         """Where the log ends without a snapshot that is being written at its very end."""
         begun = self._begun[0] if self._begun is not None and self._unwritten else None

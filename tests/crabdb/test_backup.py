@@ -1,6 +1,7 @@
 """Copies of a live store: as of one moment, whole or not there, and never over anything."""
 
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,30 @@ def test_copy_works_where_files_have_only_one_name() -> None:
     assert isinstance(files.table[COPY], MemoryFile)
     with CrabDB.open(COPY, files=files, create=False) as copy:
         assert contents(copy) == expected
+
+
+@pytest.mark.parametrize("kind", ["checkpoint_steps", "compaction_steps"])
+def test_copy_and_followers_are_right_at_every_step_of_long_work(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("snapshot", "compaction"):
+        monkeypatch.setattr(f"crabdb.{module}.PIECE", 200)
+        monkeypatch.setattr(f"crabdb.{module}.PIECE_KEYS", 5)
+    files = MemoryFiles()
+    with CrabDB.open(PATH, files=files) as db:
+        fill(db)
+        follower = CrabDB.open(PATH, files=files, read_only=True)
+        steps: Iterator[object] = getattr(db, kind)()
+        for number, _ in enumerate(steps):
+            db.put(5, b"during", b"step %d" % number)
+            follower.refresh()
+            assert contents(follower) == contents(db)
+            db.backup(COPY)
+            with CrabDB.open(COPY, files=files, create=False) as copy:
+                assert contents(copy) == contents(db)
+                verification = copy.verify()
+                assert verification.ok, verification.problems
+            del files.table[COPY]
+        assert number > 5
+        follower.refresh()
+        assert follower.verify().ok
