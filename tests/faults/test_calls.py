@@ -42,8 +42,7 @@ def test_any_failing_call_is_a_typed_error_and_loses_nothing(
 ) -> None:
     tally.of(
         "any call fails, once or for ever: EIO, ENOSPC, EINTR",
-        "the Nth call of a script with recovery and compaction, before or after its effect, for every N; "
-        "then the end of the process, and loss of power",
+        "each call of a script with recovery and compaction, before or after its effect; then a kill or loss of power",
     )
     calls = calls_of(SCRIPT)
     chance = Random(reason)
@@ -61,7 +60,7 @@ def test_any_failing_call_is_a_typed_error_and_loses_nothing(
 def test_two_failing_calls_of_long_scripts_lose_nothing(tally: Tally) -> None:
     tally.of(
         "two calls fail, the second perhaps while the first is dealt with",
-        "random calls of long random scripts; then the end of the process, and loss of power",
+        "random calls of long random scripts; then a kill or loss of power",
     )
     for seed in range(400 if FULL else 30):
         chance = Random(seed)
