@@ -58,7 +58,8 @@ class Recovered:
 
     `loose_at` is where records begin that no frame vouches for yet. `damage` is what was stepped over,
     empty unless salvaging. `last_frame` is where the last commit begins. `spoiled` counts damaged snapshots,
-    which cost nothing but the time to replay.
+    which cost nothing but the time to replay; `abandoned` are those among them that nothing points at: being
+    written, or left unfinished by a crash.
     """
 
     maps: Maps
@@ -74,6 +75,7 @@ class Recovered:
     frames: int
     records: int
     spoiled: int
+    abandoned: int
     last_frame: int | None
     torn: Damage | None
     damage: list[Damage]
@@ -237,6 +239,7 @@ class _Judge:
             frames=replay.frames,
             records=replay.records,
             spoiled=replay.spoiled,
+            abandoned=replay.abandoned,
             last_frame=replay.last_frame,
             torn=torn,
             damage=self.damage,

@@ -131,7 +131,7 @@ class Replay:
         self.pointed_is_good = False
         self.unfinished: tuple[Snapshot, int | None] | None = None
         """The last damaged snapshot that nobody vouches for, and the head_crc of the frame before it."""
-        self.frames = self.records = self.spoiled = 0
+        self.frames = self.records = self.spoiled = self.abandoned = 0
         self.last_frame: int | None = None
         self._undo: list[tuple[int, bytes, bytes | None]] = []
         self._seen: int | None = None
@@ -177,6 +177,7 @@ class Replay:
             return None
         self.at, self.prev_crc = snapshot.at, prev_crc
         self.spoiled -= 1
+        self.abandoned -= 1
         return Damage(snapshot.at, "a snapshot was not finished")
 
     def forget_loose(self) -> int:
@@ -253,6 +254,7 @@ class Replay:
         if not plain and not self._vouched_here():
             raise Damage(frame.at, "this commit does not match its checksum")
         if not self._vouched_here():
+            self.abandoned += 1
             self.unfinished = Snapshot(frame.at, FRAME_SIZE + frame.body_len), self.prev_crc
         self.spoiled += 1
 

@@ -102,7 +102,8 @@ def verify_log(
     problems = [(damage.offset, damage.problem) for damage in recovered.damage]
     if recovered.torn is not None:
         problems.append((recovered.torn.offset, recovered.torn.problem))
-    problems += [(0, "a snapshot of the index is damaged")] * bool(recovered.spoiled)
+    if recovered.spoiled > recovered.abandoned:
+        problems.append((0, "the snapshot of the index is damaged"))
     problems += _differences(recovered, entries)
     return Verification(end, recovered.frames, recovered.records, len(entries), tuple(sorted(problems)), torn)
 

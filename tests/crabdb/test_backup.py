@@ -214,6 +214,9 @@ def test_copy_and_followers_are_right_at_every_step_of_long_work(
             db.put(5, b"during", b"step %d" % number)
             follower.refresh()
             assert contents(follower) == contents(db)
+            with CrabDB.open(PATH, files=files, read_only=True) as fresh:
+                assert contents(fresh) == contents(db)
+                assert fresh.verify().ok
             db.backup(COPY)
             with CrabDB.open(COPY, files=files, create=False) as copy:
                 assert contents(copy) == contents(db)
