@@ -41,7 +41,9 @@ def some_script(chance: Random, length: int) -> list[Step]:
 def some_step(chance: Random, number: int) -> Step:
     """One step; values are of all sizes up to a few blocks, and never the same twice."""
     if chance.random() < 0.25:
-        return chance.choice(["sync", "checkpoint", "compact", "reopen", "reopen after a kill"])
+        return chance.choice(
+            ["sync", "checkpoint", "compact", "reopen", "reopen after a kill", "compact while writing"]
+        )
     changes: dict[tuple[int, bytes], bytes | None] = {}
     for _ in range(chance.choice([1, 1, 1, 2, 5])):
         place = chance.randrange(3), b"key %d" % chance.randrange(8)
@@ -137,10 +139,18 @@ class Ledger:
                 crash(db)
             self.db = None
             self._attempt(self._reopen)
+        elif step == "compact while writing":
+            self._attempt(lambda: self._compact_while_writing(db))
+            self._look(db)
         else:
             if self._attempt(getattr(db, step)):
                 self.synced = self.acknowledged
             self._look(db)
+
+    def _compact_while_writing(self, db: CrabDB) -> None:
+        """Commit something between the steps of a compaction."""
+        for number, _ in enumerate(db.compaction_steps()):
+            self._commit(db, {(0, b"key %d" % number): None if number % 3 else b"meanwhile %d" % number})
 
     def _attempt(self, call: Callable[[], object]) -> bool:
         try:

@@ -42,7 +42,7 @@ def test_any_failing_call_is_a_typed_error_and_loses_nothing(
 ) -> None:
     tally.of(
         "any call fails, once or for ever: EIO, ENOSPC, EINTR",
-        "each call of a script with recovery and compaction, before or after its effect; then a kill or loss of power",
+        "each call of a script with recovery and compaction, before or after its effect; then kill or power loss",
     )
     calls = calls_of(SCRIPT)
     chance = Random(reason)
