@@ -14,19 +14,19 @@ from crabdb.files import File, Files
 from crabdb.format import HEADER_SIZE, decode_header, encode_bare_header, encode_header
 from crabdb.log import Log
 from crabdb.opening import typed_errors
-from crabdb.recovery import replay_all, trusted_foot
+from crabdb.recovery import Recovered, replay_steps, trusted_foot
 from crabdb.replay import Damage
 
 __all__ = ["Moment", "Progress", "copy_moment", "moment_of", "run_steps"]
 
 T = TypeVar("T")
 
-PIECE: Final = 1 << 20
+PIECE: Final = 1 << 19
 """How much is copied in one step, bytes: less than a millisecond's work."""
 
 
 class Progress(NamedTuple):
-    """How far long work has come, in bytes."""
+    """How far long work has come, in bytes; a copy is written and read."""
 
     done: int
     total: int
@@ -90,7 +90,7 @@ def copy_moment(files: Files, moment: Moment, to: Path) -> Generator[Progress, N
         try:
             file.dress_like(moment.log.file)
             yield from _copy(moment, file)
-            _check(moment, file)
+            yield from _check(moment, file)
             file.sync()
             files.publish(name, to)
         except BaseException:
@@ -105,10 +105,10 @@ def _copy(moment: Moment, file: File) -> Iterator[Progress]:
     for at in range(HEADER_SIZE, moment.end, PIECE):
         length = min(PIECE, moment.end - at)
         file.write(_read(moment.log, length, at), at)
-        yield Progress(at + length, moment.end)
+        yield Progress(at + length, 2 * moment.end)
     for at, piece in moment.unwritten:
         file.write(piece, at)
-        yield Progress(moment.end, moment.end)
+        yield Progress(moment.end, 2 * moment.end)
 
 
 def _read(log: Log, length: int, at: int) -> bytes:
@@ -121,9 +121,17 @@ def _read(log: Log, length: int, at: int) -> bytes:
     return data
 
 
-def _check(moment: Moment, copy: File) -> None:
+def _check(moment: Moment, copy: File) -> Iterator[Progress]:
     """Replay the copy: a damaged one must not be taken for a backup."""
-    recovered = replay_all(copy, moment.end)
+    steps = replay_steps(copy, moment.end)
+    while True:
+        try:
+            at = next(steps)
+        except StopIteration as end:
+            recovered: Recovered = end.value
+            break
+        yield Progress(moment.end + at, 2 * moment.end)
     wrong: list[Damage] = [*recovered.damage, *([recovered.torn] if recovered.torn else [])]
     if wrong:
         raise Corrupted(moment.log.path, wrong[0].offset, wrong[0].problem)
+    yield Progress(2 * moment.end, 2 * moment.end)

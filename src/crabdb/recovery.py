@@ -7,7 +7,7 @@ The durable point is how much of the file was once known to be on the medium. Da
 corruption; damage at or after it is what a crash may leave behind, and is cut off.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,11 +41,23 @@ from crabdb.format import (
     salt_of_frame,
 )
 from crabdb.replay import Damage, Maps, Replay, Snapshot
+from crabdb.steps import finish
 
-__all__ = ["BIRTH_SIZE", "Recovered", "recover", "replay_all", "salt_of_frames", "trusted_foot"]
+__all__ = [
+    "BIRTH_SIZE",
+    "Recovered",
+    "recover",
+    "replay_all",
+    "replay_steps",
+    "salt_of_frames",
+    "trusted_foot",
+]
 
 BIRTH_SIZE: Final = HEADER_SIZE + IDENTITY_RECORD_SIZE + FRAME_SIZE
 """What a new store is made of; it appears by rename, whole and synced, so damage in it is never a torn tail."""
+
+REPLAYED: Final = 1 << 16
+"""How much is replayed in one step, bytes, unless a commit is longer: a millisecond's work at most."""
 
 SCAN: Final = 1 << 20
 """How much is read at once in the search for frames beyond damage, bytes."""
@@ -92,27 +104,33 @@ def recover(file: File, *, salvage: bool) -> Recovered:
     foot = trusted_foot(file, header, size)
     start = _snapshot_start(file, header, foot, size) if foot else None
     if foot and start:
-        recovered = _Judge(file, header, foot, size, salvage).run(start, _place(header))
+        recovered = finish(_Judge(file, header, foot, size, salvage).steps(start, _place(header)))
         if recovered.torn is None or recovered.loose_at is None:
             return recovered
-    return _replay_all(file, header, foot, size, salvage)
+    return finish(_replay_all(file, header, foot, size, salvage))
 
 
 def replay_all(file: File, size: int) -> Recovered:
     """The contents of the first `size` bytes by replay alone, stepping over damage: what `verify` compares
     with.
     """
+    return finish(replay_steps(file, size))
+
+
+def replay_steps(file: File, size: int) -> Generator[int, None, Recovered]:
+    """As `replay_all`, in steps, each of which says how far it has come."""
     header = decode_header(file.read(HEADER_SIZE, 0))
     return _replay_all(file, header, trusted_foot(file, header, size), size, True)
 
 
-def _replay_all(file: File, header: Header, foot: Foot | None, size: int, salvage: bool) -> Recovered:
+def _replay_all(
+    file: File, header: Header, foot: Foot | None, size: int, salvage: bool
+) -> Generator[int, None, Recovered]:
     replay = Replay(file, size)
     replay.vouched = _place(header) if foot else None
     replay.pointed = None if header.sum else (header.index_at, header.index_len)
-    recovered = _Judge(file, header, foot, size, salvage).run(
-        replay, None, _identity_damage(file, header, foot)
-    )
+    judge = _Judge(file, header, foot, size, salvage)
+    recovered = yield from judge.steps(replay, None, _identity_damage(file, header, foot))
     if recovered.end == HEADER_SIZE and not recovered.damage and _anything_in(file, HEADER_SIZE, size):
         raise Malformed("what follows its header is no record")
     if header.sum and (header.index_at + header.index_len > file.size() or recovered.end == HEADER_SIZE):
@@ -209,16 +227,20 @@ class _Judge:
     durable: int = 0
     looked_ahead: bool = False
 
-    def run(self, replay: Replay, snapshot: Snapshot | None, found: Damage | None = None) -> Recovered:
+    def steps(
+        self, replay: Replay, snapshot: Snapshot | None, found: Damage | None = None
+    ) -> Generator[int, None, Recovered]:
         """Replay to the end, but judge the damage `found` before, if there is any."""
         torn = None if found is None else self._judge(replay, found)
         while torn is None:
             try:
-                replay.run()
-                self._check_loose(replay)
-                break
+                replay.run(REPLAYED)
+                if replay.at >= self.size:
+                    self._check_loose(replay)
+                    break
             except Damage as damage:
                 torn = self._judge(replay, damage)
+            yield replay.at
         end = replay.at if torn is None else torn.offset
         if unfinished := replay.forget_unfinished(end, max(replay.durable, self.durable)):
             torn, end = unfinished, unfinished.offset

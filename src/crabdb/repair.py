@@ -206,7 +206,8 @@ class _Salvage:
             batch.append((key.col, key.key, value))
             pending += key.length
         if batch:
-            yield self._write(new, batch)
+            self._write(new, batch)
+        yield Progress(self.recovered.end, self.recovered.end)
 
     def _entries(self) -> Iterator[tuple[Key, bytes]]:
         for col, keys in enumerate(self.recovered.maps[:-1]):
@@ -249,7 +250,8 @@ def _lost(file: PatientFile, recovered: Recovered) -> list[Lost]:
     for damage in recovered.damage:
         end = damage.offset if damage.end is None else damage.end
         lost.append(Lost(damage.offset, end - damage.offset, damage.problem))
-    if recovered.end < recovered.size and all(stretch.offset != recovered.end for stretch in lost):
+    told = any(stretch.offset == recovered.end and stretch.length for stretch in lost)
+    if recovered.end < recovered.size and not told:
         problem = recovered.torn.problem if recovered.torn else "the log ends before"
         lost.append(Lost(recovered.end, recovered.size - recovered.end, problem, torn=True))
     return lost

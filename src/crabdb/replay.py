@@ -137,9 +137,12 @@ class Replay:
         self._seen: int | None = None
         """How many keys live outside of column 255, counted when there was a reason to."""
 
-    def run(self) -> None:
-        """Go on to the end of the file. Raises `Damage`; what was committed before it stays taken in."""
-        while self.at < self._size:
+    def run(self, length: int) -> None:
+        """Go on for so many bytes and to the end of a commit, or to the end of the file. Raises `Damage`; what was
+        committed before it stays taken in.
+        """
+        stop = min(self._size, self.at + length)
+        while self.at < stop:
             frame = self._frame_at(self.at)
             if frame is None:
                 self._step_without_frame()

@@ -6,9 +6,12 @@ Knows nothing of stores. Steps are counted out by amounts of work, never by a cl
 from collections.abc import Generator, Iterator
 from enum import Enum
 from threading import RLock
-from typing import Final
+from time import sleep
+from typing import Final, TypeVar
 
-__all__ = ["PIECE", "PIECE_KEYS", "Step", "Work", "drive"]
+__all__ = ["PIECE", "PIECE_KEYS", "Step", "Work", "drive", "finish"]
+
+T = TypeVar("T")
 
 PIECE: Final = 1 << 18
 """Bytes of records in one step, unless one record is larger: about half a millisecond's work."""
@@ -27,7 +30,17 @@ class Step(Enum):
 def drive(steps: Iterator[Step]) -> None:
     """Take all steps."""
     for _ in steps:
-        pass
+        sleep(PAUSE)
+
+
+def finish(steps: Generator[object, None, T]) -> T:
+    """Take all steps; what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class Work:
