@@ -17,7 +17,7 @@ from crabdb.format import LOCATION, RECORD_OVERHEAD
 from crabdb.log import Journal, Log
 from crabdb.reading import read_values
 from crabdb.snapshot import current, snapshot_steps, take_keys
-from crabdb.steps import PIECE, PIECE_KEYS, Step, drive
+from crabdb.steps import PIECE, PIECE_KEYS, Step
 
 __all__ = ["catch_up", "check_room", "copy_changes", "copy_live", "copy_snapshot", "finish_copy"]
 
@@ -27,7 +27,7 @@ FEW: Final = 32
 ROUNDS: Final = 8
 """How often what changed meanwhile is copied before writers that are faster than that have to wait."""
 
-SYNC_EVERY: Final = 1 << 22
+SYNC_EVERY: Final = 1 << 20
 """Bytes after which the copy is synced, so that nobody ever waits for much more than these."""
 
 MARGIN: Final = 1 << 20
@@ -107,4 +107,5 @@ def copy_snapshot(new: Log) -> Iterator[Step]:
 
 def finish_copy(new: Log) -> None:
     """As `copy_snapshot`, all at once."""
-    drive(copy_snapshot(new))
+    for _ in copy_snapshot(new):
+        pass

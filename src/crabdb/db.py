@@ -383,7 +383,8 @@ class CrabDB(Forkable):
         with self._syncing:
             # From here on no further commit becomes durable in the old file, so the rest may be synced at the end.
             new.sync(new.end)
-            drive(catch_up(old, new, journal))
+            for _ in catch_up(old, new, journal):
+                pass
             with self._appending:
                 self._writer()
                 old.check()

@@ -6,6 +6,7 @@ Knows nothing of stores. Steps are counted out by amounts of work, never by a cl
 from collections.abc import Generator, Iterator
 from enum import Enum
 from threading import RLock
+from time import sleep
 from typing import Final, TypeVar
 
 __all__ = ["PIECE", "PIECE_KEYS", "Step", "Work", "drive", "finish"]
@@ -26,10 +27,14 @@ class Step(Enum):
     WAITING = "wait for the medium, for as long as that takes: not on an event loop"
 
 
+PAUSE: Final = 50e-6
+"""Seconds in which a thread that waits for the interpreter gets it; else it would wait for five milliseconds."""
+
+
 def drive(steps: Iterator[Step]) -> None:
-    """Take all steps."""
+    """Take all steps, and let other threads run in between."""
     for _ in steps:
-        pass
+        sleep(PAUSE)
 
 
 def finish(steps: Generator[object, None, T]) -> T:
