@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.crabdb.faults import Fault, FaultyFile, FaultyFiles
 from tests.crabdb.model import Contents, contents, crash, live_bytes
-from tests.crabdb.soak import soak
 from tests.crabdb.version1 import Version1
 
 from crabdb import CrabDB, DiskFull, NotFound, Options
@@ -291,11 +290,6 @@ def test_threads_may_read_while_another_one_refreshes(path: Path) -> None:
     reader.join()
     db.close()
     assert wrong == []
-
-
-def test_follower_beside_a_process_that_writes_sees_whole_batches_and_never_goes_back(path: Path) -> None:
-    seen = soak(path, seconds=1.5)
-    assert seen.changes > 0
 
 
 def test_soak_runs_as_a_program(tmp_path: Path) -> None:

@@ -122,6 +122,8 @@ def test_missing_end_makes_everything_before_it_suspect() -> None:
     found, kept = repaired(data[:400])
     assert found.damaged
     assert {(key.col, key.key) for key in found.suspect} == set(kept)
+    assert max(lost.offset + lost.length for lost in found.lost) == 400
+    assert any(lost.length for lost in found.lost)
 
 
 def test_foreign_file_and_newer_one_are_refused() -> None:
