@@ -239,12 +239,15 @@ class Index:
             self.live += grown
             self.key_bytes += keys_grown
 
-    def take_in(self, entries: Sequence[Entry]) -> None:
-        """Point keys at records that another process has written, so that ranges see all of them or none."""
+    def take_in(self, entries: Sequence[Entry], olds: list[bytes | None]) -> None:
+        """Point keys at records that another process has written, so that ranges see all of them or none; each
+        after noting in `olds` what it pointed at.
+        """
         with self._order:
             for col, key, location in entries:
                 column = self._columns[col]
                 old = column.live.get(key)
+                olds.append(old)
                 if location is not None:
                     column.live[key] = location
                     self.live += RECORD_OVERHEAD + len(key) + LOCATION.unpack(location)[1]

@@ -115,7 +115,12 @@ class Log:
 
     def take_in(self, frame: Frame, entries: Sequence[Entry], snapshot: Snapshot | None) -> None:
         """Note the commit that another process has appended: the entries it changes, or the snapshot it holds."""
-        self.index.take_in(entries)
+        olds: list[bytes | None] = []
+        try:
+            self.index.take_in(entries, olds)
+        except BaseException:
+            self.index.restore(entries, olds)
+            raise
         self.prev_crc = frame.head_crc
         self.durable = max(self.durable, frame.durable)
         self.snapshot = snapshot or self.snapshot

@@ -4,7 +4,7 @@ import errno
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tests.crabdb.version1 import Version1
 
 from crabdb import CrabDB, DiskFull, NotFound, Options
 from crabdb.files import File, Files, MemoryFiles
+from crabdb.index import Entry, Index
 
 PATH = Path("/store")
 SMALL = Options(compact_min=1 << 30)
@@ -290,6 +291,30 @@ def test_threads_may_read_while_another_one_refreshes(path: Path) -> None:
     reader.join()
     db.close()
     assert wrong == []
+
+
+def test_interrupted_refresh_shows_no_half_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    db, follower = pair(path)
+    db.commit([(1, b"a", b"1"), (1, b"b", b"1")])
+    follower.refresh()
+    db.commit([(1, b"a", b"2"), (1, b"b", None), (1, b"c", b"2")])
+    before = contents(follower), follower.stats().live
+    take_in = Index.take_in
+    for count in range(3):
+
+        def interrupted(
+            index: Index, entries: Sequence[Entry], olds: list[bytes | None], count: int = count
+        ) -> None:
+            take_in(index, entries[:count], olds)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Index, "take_in", interrupted)
+            follower.refresh()
+        assert (contents(follower), follower.stats().live) == before
+    assert follower.refresh()
+    assert contents(follower) == contents(db)
+    db.close()
 
 
 def test_soak_runs_as_a_program(tmp_path: Path) -> None:
