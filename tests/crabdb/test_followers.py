@@ -15,7 +15,7 @@ from tests.crabdb.faults import Fault, FaultyFile, FaultyFiles
 from tests.crabdb.model import Contents, contents, crash, live_bytes
 from tests.crabdb.version1 import Version1
 
-from crabdb import CrabDB, DiskFull, NotFound, Options
+from crabdb import CrabDB, DiskFull, NotCrabDB, NotFound, Options
 from crabdb.files import File, Files, MemoryFiles
 from crabdb.index import Entry, Index
 
@@ -326,3 +326,29 @@ def test_soak_runs_as_a_program(tmp_path: Path) -> None:
         check=True,
     )
     assert "never went back" in done.stdout
+
+
+def test_store_replaced_by_something_else_is_reported_and_still_readable(path: Path) -> None:
+    db, follower = pair(path)
+    db.put(0, b"k", b"v")
+    follower.refresh()
+    for content in (b"", b"a text"):
+        path.unlink()
+        path.write_bytes(content)
+        with pytest.raises(NotCrabDB):
+            follower.refresh()
+        assert follower.get(0, b"k") == b"v"
+    crash(db)
+
+
+def test_store_restored_from_a_backup_is_followed(path: Path, tmp_path: Path) -> None:
+    with CrabDB.open(path) as db:
+        db.put(0, b"k", b"old")
+        db.backup(tmp_path / "copy")
+        db.put(0, b"k", b"new")
+        follower = CrabDB.open(path, read_only=True)
+    (tmp_path / "copy").rename(path)
+    generation = follower.generation
+    assert follower.refresh()
+    assert follower.get(0, b"k") == b"old"
+    assert follower.generation > generation
