@@ -91,7 +91,7 @@ def copy_changes(old: Log, new: Log, journal: Journal) -> int:
     keys = take_keys(journal)
     for changes in current(old, keys):
         known = [
-            change for change in changes if change[2] is not None or change[1] in new.index.maps[change[0]]
+            change for change in changes if change[2] is not None or new.index.find(*change[:2]) is not None
         ]
         if known:
             new.append(known)

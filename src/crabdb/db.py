@@ -96,7 +96,10 @@ class CrabDB(Forkable):
         """
         check_key(col, key)
         log = self._log or self._closed()
-        location = log.index.maps[col].get(key)
+        index = log.index
+        location = index.maps[col].get(key)
+        if location is None and index.base is not None:
+            location = index.find_below(col, key)
         return None if location is None else read_value(log.file, log.path, key, location)
 
     def get_many(self, col: int, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -104,7 +107,8 @@ class CrabDB(Forkable):
         for key in keys:
             check_key(col, key)
         log = self._log or self._closed()
-        locations = [log.index.maps[col].get(key) for key in keys]
+        find = log.index.find
+        locations = [find(col, key) for key in keys]
         found = [(key, where) for key, where in zip(keys, locations, strict=True) if where is not None]
         values = iter(
             read_values(log.file, log.path, [key for key, _ in found], [where for _, where in found])
@@ -170,7 +174,7 @@ class CrabDB(Forkable):
         with self._appending:
             log = self._writing or self._refuse()
             log.check()
-            if key not in log.index.maps[col]:
+            if log.index.find(col, key) is None:
                 return False
             log.append([(col, key, None)])
             end = log.end
@@ -287,7 +291,7 @@ class CrabDB(Forkable):
         log = self._writer()
         if log.snapshot is None:
             return log.end > BIRTH_SIZE
-        return log.tail > self._options.snapshot_at * log.snapshot.size
+        return log.index.spoiled or log.tail > self._options.snapshot_at * log.snapshot.size
 
     # Compaction
 

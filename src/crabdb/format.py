@@ -28,7 +28,8 @@ zeros never check; only `val_crc` is a plain CRC-32. `docs/format.md` works an e
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
+from operator import lt
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -53,6 +54,7 @@ __all__ = [
     "RECORD",
     "RECORD_OVERHEAD",
     "RESERVED",
+    "ROW",
     "SNAPSHOT_KEY",
     "SNAPSHOT_PREFIX_SIZE",
     "BareEntry",
@@ -60,10 +62,12 @@ __all__ = [
     "Frame",
     "Header",
     "Identity",
+    "Layout",
     "Malformed",
     "Newer",
     "SnapshotEncoder",
     "SnapshotEntry",
+    "decode_fences",
     "decode_foot",
     "decode_frame",
     "decode_header",
@@ -79,6 +83,7 @@ __all__ = [
     "encode_records",
     "is_damaged_frame",
     "salt_of_frame",
+    "snapshot_layout",
     "snapshot_prefix",
     "snapshot_size",
 ]
@@ -345,6 +350,8 @@ class SnapshotEncoder:
         self._rows = bytearray()
         self._index_len = LENGTH.size
         self._live = 0
+        self.fences: list[bytes] = []
+        """For every 32nd entry its column, a byte, and behind it its key."""
         self.count = 0
 
     def add(self, entries: Iterable[SnapshotEntry]) -> None:
@@ -356,6 +363,7 @@ class SnapshotEncoder:
             if not self.count % BLOCK:
                 self._end_block()
                 self._fences += fence
+                self.fences.append(fence[:1] + key)
             self._rows += row(self._index_len, val_len, val_crc)
             self._block += fence + offset_bytes(offset)
             self._index_len += len(fence) + OFFSET.size
@@ -370,16 +378,15 @@ class SnapshotEncoder:
             self._block.clear()
             self._rows.clear()
 
-    def finish(self) -> tuple[list[bytes], int]:
-        """The value, in parts, and its root."""
+    def finish(self) -> tuple[list[bytes], Foot]:
+        """The value, in parts, the last three being the fences, the blocks' sums and the foot; and the foot."""
         self._end_block()
         total = crc32(self._sums, crc32(self._fences, self._salt))
-        foot = FOOT.pack(
-            len(self._fences), self._live, self._identity_at, self._salt, self.count, total, FOOT_TAG, 0
-        )[: -LENGTH.size]
-        root = crc32(foot, self._salt)
-        ends = [bytes(self._fences), bytes(self._sums), foot + LENGTH.pack(root)]
-        return [LENGTH.pack(self.count), *self._index, *self._table, *ends], root
+        fields = len(self._fences), self._live, self._identity_at, self._salt, self.count, total
+        data = FOOT.pack(*fields, FOOT_TAG, 0)[: -LENGTH.size]
+        root = crc32(data, self._salt)
+        ends = [bytes(self._fences), bytes(self._sums), data + LENGTH.pack(root)]
+        return [LENGTH.pack(self.count), *self._index, *self._table, *ends], Foot(*fields, root)
 
 
 def _block_sums(index: memoryview, table: memoryview, starts: Sequence[int], salt: int) -> bytes:
@@ -402,17 +409,51 @@ def decode_foot(data: bytes) -> Foot | None:
     return foot if tag == FOOT_TAG and crc32(data[:-4], foot.salt) == root else None
 
 
+class Layout(NamedTuple):
+    """Where the parts of a snapshot's value begin in it, behind the index, and how many blocks it has."""
+
+    table_at: int
+    fences_at: int
+    sums_at: int
+    blocks: int
+
+
+def snapshot_layout(foot: Foot, length: int) -> Layout:
+    """The parts of a snapshot's value of so many bytes. Raises `Malformed` if they do not fit in it."""
+    blocks = -(-foot.count // BLOCK)
+    sums_at = length - FOOT_SIZE - blocks * LENGTH.size
+    fences_at = sums_at - foot.fences_len
+    table_at = fences_at - foot.count * ROW.size
+    if table_at < LENGTH.size + foot.count * (ENTRY.size + OFFSET.size):
+        raise Malformed("the snapshot's parts do not fit in it")
+    return Layout(table_at, fences_at, sums_at, blocks)
+
+
+def decode_fences(data: bytes, count: int) -> list[bytes]:
+    """The first keys of so many blocks, each behind its column, a byte, so that they sort as entries do.
+
+    Raises `Malformed` if they are not in order.
+    """
+    fences: list[bytes] = []
+    at, last = 0, len(data) - ENTRY.size
+    fields = ENTRY.unpack_from
+    while at <= last:
+        end = at + ENTRY.size + fields(data, at)[1]
+        fences.append(data[at : at + 1] + data[at + ENTRY.size : end])
+        at = end
+    if at != len(data) or len(fences) != count or not all(map(lt, fences, islice(fences, 1, None))):
+        raise Malformed("the snapshot's fences are not in order")
+    return fences
+
+
 def decode_snapshot(data: bytes, foot: Foot, limit: int) -> Iterator[SnapshotEntry]:
     """Every entry of a snapshot's value, in order, after all its sums were checked.
 
     Raises `Malformed` if one does not match, or, later, if a record does not lie before byte `limit` of the file.
     """
-    blocks = -(-foot.count // BLOCK)
-    sums_at = len(data) - FOOT_SIZE - blocks * LENGTH.size
-    fences_at = sums_at - foot.fences_len
-    table_at = fences_at - foot.count * ROW.size
-    if table_at < LENGTH.size or LENGTH.unpack_from(data)[0] != foot.count:
-        raise Malformed("the snapshot's parts do not fit in it")
+    table_at, fences_at, sums_at, _ = snapshot_layout(foot, len(data))
+    if LENGTH.unpack_from(data)[0] != foot.count:
+        raise Malformed("the snapshot does not say itself how many keys it has")
     view = memoryview(data)
     if crc32(view[fences_at:-FOOT_SIZE], foot.salt) != foot.sum:
         raise Malformed("the snapshot's fences or sums do not match")

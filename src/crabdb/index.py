@@ -1,6 +1,9 @@
-"""The ordered key index in memory: where each live record is, in which order the keys stand, how many bytes live.
+"""The ordered key index: where each live record is, in which order the keys stand, how many bytes live.
 
-It never reads or writes a file, and never holds a value.
+What a snapshot holds stays in the file, as a `Base` that is read in place; what has changed since lies over it
+in memory: new keys, and the keys of the base that were overwritten or deleted. Such a key is lifted before it is
+changed, that is, its entry is brought up and hidden below, so that a change never has to look into the file.
+Without a snapshot everything is in memory. Never writes a file, and never holds a value.
 
 Look-ups go through one dict a column. Order is kept apart, in sorted chunks of keys that are brought up to
 date only when somebody asks for a range: a new key costs an append until then. Measured on 200,000 random
@@ -14,13 +17,15 @@ lock, under which a batch is applied too, so that a range never sees half of one
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, islice
 from threading import Lock
 from typing import Final
 from zlib import crc32
 
-from crabdb.format import LOCATION, RECORD_OVERHEAD, RESERVED
+from crabdb.base import Base, Run
+from crabdb.format import LOCATION, RECORD_OVERHEAD, RESERVED, SnapshotEntry
+from crabdb.replay import Damage, Maps
 
 __all__ = ["Change", "Entry", "Index", "successor"]
 
@@ -141,12 +146,16 @@ class SortedKeys:
 
 
 class Column:
-    """The live keys of one column with their packed locations, and the touched keys whose order is still owed."""
+    """The live keys in memory of one column with their packed locations, the touched keys whose order is still
+    owed, and the keys of the base that are hidden: the n-th of them with its place in `hidden_locations`.
+    """
 
-    __slots__ = ("live", "order", "owed")
+    __slots__ = ("hidden", "hidden_locations", "live", "order", "owed")
 
     def __init__(self, live: dict[bytes, bytes]) -> None:
         self.live = live
+        self.hidden: dict[bytes, int] = {}
+        self.hidden_locations: list[bytes] = []
         self.owed: list[bytes] = []
         self.order: SortedKeys | None = None
 
@@ -176,28 +185,128 @@ class Column:
             self.order.reconcile(touched, self.live)
         return self.order
 
+    def lift(self, key: bytes, location: bytes) -> None:
+        """Bring up an entry of the base and hide it there. The order lock must be held.
+
+        A look-up takes no lock: it must never find the key hidden and not yet here.
+        """
+        try:
+            self.live[key] = location
+            self.owed.append(key)
+            self.hidden_locations.append(location)
+            self.hidden[key] = len(self.hidden)
+        except BaseException:
+            if key not in self.hidden:
+                del self.live[key], self.hidden_locations[len(self.hidden) :]
+            raise
+
 
 class Index:
     """All live records of one file. `live` is the length of all of them in bytes, `key_bytes` of their keys."""
 
-    def __init__(self, maps: list[dict[bytes, bytes]] | None = None) -> None:
-        """An index over whole columns of packed locations, which it takes over; by default over none."""
+    def __init__(self, maps: list[dict[bytes, bytes]] | None = None, base: Base | None = None) -> None:
+        """An index over whole columns of packed locations, which it takes over; by default over none.
+
+        With a base, what they hold lies over it, an empty location being that of a key which was deleted.
+        Raises as `find`.
+        """
+        self.base = base
         self._columns = [Column(live) for live in maps or [{} for _ in range(RESERVED)]]
         self.maps = [column.live for column in self._columns]
-        """Per column, keys and packed locations. Only for looking up."""
+        """Per column, keys and packed locations in memory. Only for looking up."""
         self._order = Lock()
         self.live = self.key_bytes = 0
+        if base is not None:
+            for col, column in enumerate(self._columns):
+                self._lay_over(base, col, column)
         self.recount()
 
+    def _lay_over(self, base: Base, col: int, column: Column) -> None:
+        for key in sorted(column.live):
+            location = column.live[key]
+            below = self._find_in(base, col, key)
+            if below is not None:
+                column.lift(key, below)
+            if location:
+                column.live[key] = location
+            else:
+                del column.live[key]
+
     def __len__(self) -> int:
-        return sum(map(len, self.maps))
+        with self._order:
+            return self._count()
+
+    def _count(self) -> int:
+        hidden = sum([len(column.hidden) for column in self._columns])
+        return sum(map(len, self.maps)) + (self.base.count - hidden if self.base is not None else 0)
 
     def recount(self) -> None:
         """Derive `live` and `key_bytes` from the entries."""
-        places = (LOCATION.iter_unpack(b"".join(live.values())) for live in self.maps if live)
-        values = sum([val_len for _, val_len, _ in chain.from_iterable(places)])
         self.key_bytes = sum(map(len, chain.from_iterable(self.maps)))
-        self.live = len(self) * RECORD_OVERHEAD + self.key_bytes + values
+        values = _value_bytes(live.values() for live in self.maps)
+        if self.base is not None:
+            hidden = [column.hidden for column in self._columns]
+            self.key_bytes += self.base.key_bytes - sum(map(len, chain.from_iterable(hidden)))
+            below = self.base.live - self.base.count * RECORD_OVERHEAD - self.base.key_bytes
+            values += below - _value_bytes(column.hidden_locations for column in self._columns)
+        self.live = self._count() * RECORD_OVERHEAD + self.key_bytes + values
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether the base was found damaged since it was opened."""
+        return self.base is not None and self.base.spoiled
+
+    def find(self, col: int, key: bytes) -> bytes | None:
+        """The packed location of a key; None if it is not there. Raises `Corrupted`, `ReadFailed`."""
+        location = self.maps[col].get(key)
+        if location is None and self.base is not None:
+            return self.find_below(col, key)
+        return location
+
+    def find_below(self, col: int, key: bytes) -> bytes | None:
+        """As `find`, of a key that was not found in memory."""
+        column = self._columns[col]
+        if key in column.hidden:
+            # It may have been lifted since.
+            return column.live.get(key)
+        return None if self.base is None else self._find_in(self.base, col, key)
+
+    def _find_in(self, base: Base, col: int, key: bytes) -> bytes | None:
+        try:
+            return base.find(col, key)
+        except Damage as damage:
+            base.mend(damage, self._entries_below)
+            return base.find(col, key)
+
+    def _entries_below(self, maps: Maps) -> Iterator[SnapshotEntry]:
+        """What the base must hold if `maps` is what can be read by now: that, without what lies over it, and
+        what is hidden.
+        """
+        for col, column in enumerate(self._columns):
+            below = {key: where for key, where in maps[col].items() if key not in column.live}
+            below |= {key: column.hidden_locations[place] for key, place in column.hidden.items()}
+            for key in sorted(below):
+                yield col, key, below[key]
+
+    def lift(self, col: int, key: bytes) -> bytes | None:
+        """Bring up a key that was not found in memory and is about to change; its packed location, None if it is
+        not there. Raises as `find`.
+        """
+        column = self._columns[col]
+        if self.base is None or key in column.hidden:
+            return None
+        location = self._find_in(self.base, col, key)
+        if location is not None:
+            with self._order:
+                column.lift(key, location)
+        return location
+
+    def lift_all(self, changes: Sequence[Change]) -> None:
+        """As `lift`, of every key that is about to change."""
+        if self.base is not None:
+            for col, key, _ in changes:
+                if key not in self.maps[col]:
+                    self.lift(col, key)
 
     def put(self, col: int, key: bytes, location: bytes, old: bytes | None, size: int) -> None:
         """Point a key at a record of `size` bytes just written; `old` is what it pointed at."""
@@ -241,8 +350,9 @@ class Index:
 
     def take_in(self, entries: Sequence[Entry], olds: list[bytes | None]) -> None:
         """Point keys at records that another process has written, so that ranges see all of them or none; each
-        after noting in `olds` what it pointed at.
+        after noting in `olds` what it pointed at. Raises as `find`; then nothing has changed.
         """
+        self.lift_all(entries)
         with self._order:
             for col, key, location in entries:
                 column = self._columns[col]
@@ -276,52 +386,114 @@ class Index:
     def keys(
         self, col: int, prefix: bytes, after: bytes | None, limit: int | None, reverse: bool
     ) -> list[bytes]:
-        """The keys that start with `prefix`, ascending or descending, beyond `after`, at most `limit` of them."""
+        """The keys that start with `prefix`, ascending or descending, beyond `after`, at most `limit` of them.
+
+        Raises as `find`.
+        """
         low, high = _bounds(prefix, after, reverse)
+        column = self._columns[col]
         with self._order:
-            return self._columns[col].settle().between(low, high, limit, reverse)
+            keys, moment = column.settle().between(low, high, limit, reverse), len(column.hidden)
+        if self.base is None:
+            return keys
+        below, _ = self._below(col, low, high, limit, reverse, moment=moment)
+        return sorted(keys + below, reverse=reverse)[:limit] if keys and below else keys or below
 
     def items(
         self, col: int, prefix: bytes, after: bytes | None, limit: int | None, reverse: bool
     ) -> tuple[list[bytes], list[bytes]]:
         """As `keys`, with the packed locations, all of one moment."""
         low, high = _bounds(prefix, after, reverse)
-        live = self.maps[col]
+        keys, locations, moment = self._above(col, low, high, limit, reverse)
+        if self.base is None:
+            return keys, locations
+        below = self._below(col, low, high, limit, reverse, moment=moment)
+        if not (keys and below[0]):
+            return (keys, locations) if keys else below
+        found = dict(zip(*below, strict=True)) | dict(zip(keys, locations, strict=True))
+        order = sorted(found, reverse=reverse)[:limit]
+        return order, [found[key] for key in order]
+
+    def _above(
+        self, col: int, low: bytes, high: bytes | None, limit: int | None, reverse: bool
+    ) -> tuple[list[bytes], list[bytes], int]:
+        """What a range has in memory, and how many keys of the base were hidden at that moment."""
+        column = self._columns[col]
+        live = column.live
         with self._order:
-            keys = self._columns[col].settle().between(low, high, limit, reverse)
+            keys, moment = column.settle().between(low, high, limit, reverse), len(column.hidden)
             try:
-                return keys, [live[key] for key in keys]
+                return keys, [live[key] for key in keys], moment
             except KeyError:
                 # Another thread has deleted one of them since.
                 found = {key: where for key in keys if (where := live.get(key)) is not None}
-                return list(found), list(found.values())
+                return list(found), list(found.values()), moment
 
-    def entries(self) -> Iterator[tuple[int, bytes, bytes]]:
-        """Every entry in order of column and key. No writer may run meanwhile."""
-        for col, column in enumerate(self._columns):
-            if column.live:
-                with self._order:
-                    order = list(column.settle())
-                live = column.live
-                for key in order:
-                    yield col, key, live[key]
+    def _below(
+        self, col: int, low: bytes, high: bytes | None, limit: int | None, reverse: bool, *, moment: int
+    ) -> Run:
+        """The first `limit` entries that a range had in the base at a moment."""
+        keys: list[bytes] = []
+        locations: list[bytes] = []
+        for more_keys, more_locations in self._runs(col, low, high, reverse, moment):
+            keys += more_keys
+            locations += more_locations
+            if limit is not None and len(keys) >= limit:
+                return keys[:limit], locations[:limit]
+        return keys, locations
 
-    def pages(self, size: int) -> Iterator[list[tuple[int, bytes, bytes]]]:
+    def _runs(self, col: int, low: bytes, high: bytes | None, reverse: bool, moment: int) -> Iterator[Run]:
+        """The entries of the base that were not among the first `moment` to be hidden."""
+        base, hidden = self.base, self._columns[col].hidden
+        if base is None:
+            return
+        blocks = base.blocks(col, low, high)
+        for number in reversed(blocks) if reverse else blocks:
+            keys, locations = self._part_of(base, number, col, low, high)
+            if moment:
+                shown = [hidden.get(key, moment) >= moment for key in keys]
+                keys, locations = list(compress(keys, shown)), list(compress(locations, shown))
+            if reverse:
+                keys.reverse()
+                locations.reverse()
+            yield keys, locations
+
+    def _part_of(self, base: Base, number: int, col: int, low: bytes, high: bytes | None) -> Run:
+        try:
+            return base.part(number, col, low, high)
+        except Damage as damage:
+            base.mend(damage, self._entries_below)
+            return base.part(number, col, low, high)
+
+    def entries(self) -> Iterator[SnapshotEntry]:
+        """Every entry in order of column and key. No writer may run meanwhile. Raises as `find`."""
+        for col in range(RESERVED):
+            keys, locations, moment = self._above(col, b"", None, None, False)
+            start = 0
+            for more_keys, more_locations in self._runs(col, b"", None, False, moment):
+                end = bisect_left(keys, more_keys[-1], start) if more_keys else start
+                above = zip(keys[start:end], locations[start:end], strict=True)
+                for key, location in sorted(chain(above, zip(more_keys, more_locations, strict=True))):
+                    yield col, key, location
+                start = end
+            for key, location in zip(keys[start:], locations[start:], strict=True):
+                yield col, key, location
+
+    def pages(self, size: int) -> Iterator[list[SnapshotEntry]]:
         """Every entry in order of column and key, some at a time, at most `size`; a page costs no more than that.
 
-        Writers may run meanwhile: what they change may appear as it was or as it is, or not at all.
+        Writers may run meanwhile: what they change may appear as it was or as it is, or not at all. Raises as
+        `find`.
         """
-        for col, live in enumerate(self.maps):
-            if not live:
-                continue
+        for col in range(RESERVED):
             while not self._settle_some(col, size):
                 yield []
             # Not beyond what is the last key now: whoever adds one after the other would keep us here for ever.
             last = self.keys(col, b"", None, 1, True)
             after: bytes | None = None
             while last and (after is None or after < last[0]):
-                keys = self.keys(col, b"", after, size, False)
-                yield [(col, key, where) for key in keys if (where := live.get(key)) is not None]
+                keys, locations = self.items(col, b"", after, size, False)
+                yield [(col, key, where) for key, where in zip(keys, locations, strict=True)]
                 after = keys[-1] if keys else last[0]
 
     def _settle_some(self, col: int, count: int) -> bool:
@@ -329,16 +501,27 @@ class Index:
             return self._columns[col].settle_some(count)
 
     def sizes(self) -> dict[int, tuple[int, int]]:
-        """Per column that has keys: their number, and the bytes of their records."""
-        lengths = LOCATION.unpack
-        return {
-            col: (
-                len(live),
-                sum(RECORD_OVERHEAD + len(key) + lengths(where)[1] for key, where in list(live.items())),
-            )
-            for col, live in enumerate(self.maps)
-            if live
-        }
+        """Per column that has keys: their number, and the bytes of their records. Raises as `find`."""
+        return {col: size for col in range(RESERVED) if (size := self._column_size(col))[0]}
+
+    def _column_size(self, col: int) -> tuple[int, int]:
+        column = self._columns[col]
+        with self._order:
+            above, moment = list(column.live.items()), len(column.hidden)
+        below = chain.from_iterable(
+            zip(*run, strict=True) for run in self._runs(col, b"", None, False, moment)
+        )
+        count = size = 0
+        for key, location in chain(above, below):
+            count += 1
+            size += RECORD_OVERHEAD + len(key) + LOCATION.unpack(location)[1]
+        return count, size
+
+
+def _value_bytes(locations: Iterable[Iterable[bytes]]) -> int:
+    """The bytes of all values at these packed locations."""
+    places = (LOCATION.iter_unpack(b"".join(some)) for some in locations)
+    return sum([val_len for _, val_len, _ in chain.from_iterable(places)])
 
 
 def _bounds(prefix: bytes, after: bytes | None, reverse: bool) -> tuple[bytes, bytes | None]:

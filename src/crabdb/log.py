@@ -98,6 +98,8 @@ class Log:
         data, head_crc = encode_frame(encode_put(col, key, value), at, prev_crc, self.durable, self._salt)
         size = len(data)
         old = index.maps[col].get(key)
+        if old is None and index.base is not None:
+            old = index.lift(col, key)
         try:
             self.file.write(data, at)
             index.put(col, key, location, old, size - FRAME_SIZE)
@@ -212,6 +214,7 @@ class Log:
         at, prev_crc = self.end, self.prev_crc
         data, head_crc = encode_frame(body, at, prev_crc, self.durable, self._salt)
         olds: list[bytes | None] = []
+        self.index.lift_all(changes)
         try:
             self.file.write(data, at)
             self.index.apply(changes, at + FRAME_SIZE, olds)

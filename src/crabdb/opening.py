@@ -40,7 +40,7 @@ from crabdb.format import (
 from crabdb.index import Index
 from crabdb.log import Log
 from crabdb.options import Options
-from crabdb.recovery import Recovered, recover
+from crabdb.recovery import Recovered, recover_in_place
 from crabdb.replay import Damage, checksum
 
 __all__ = ["Found", "Opened", "new_file", "open_reader", "open_writer", "typed_errors"]
@@ -112,7 +112,7 @@ def open_reader(files: Files, path: Path) -> Opened:
     """The store at `path` as far as it is intact, without a lock and without ever writing to it."""
     with typed_errors(path):
         file = files.open(path, write=False)
-        recovered = recover(file, salvage=True)
+        recovered = recover_in_place(file, path, salvage=True)
         return Opened(_log(path, file, recovered, _identity_of(recovered, files)), None, _found(recovered))
 
 
@@ -187,7 +187,7 @@ def _make(files: Files, path: Path) -> None:
 
 def _open_locked(files: Files, path: Path, options: Options, lock: Lock) -> Opened:
     file = files.open(path, write=True)
-    recovered = recover(file, salvage=False)
+    recovered = recover_in_place(file, path, salvage=False)
     saved = _cut_tail(files, path, file, recovered, options)
     log = _log(path, file, recovered, _identity_of(recovered, files))
     if recovered.identity is None or recovered.loose_at is not None:
@@ -211,7 +211,7 @@ def _log(path: Path, file: File, recovered: Recovered, identity: Identity) -> Lo
     return Log(
         path,
         file,
-        Index(recovered.maps[:-1]),
+        Index(recovered.maps[:-1]) if recovered.index is None else recovered.index,
         identity,
         recovered.identity_at if recovered.identity else recovered.end,
         end=recovered.end,

@@ -9,8 +9,13 @@ corruption; damage at or after it is what a crash may leave behind, and is cut o
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Final
+from zlib import crc32
 
+from crabdb.base import Base
+from crabdb.errors import Corrupted
 from crabdb.files import File
 from crabdb.format import (
     FOOT_SIZE,
@@ -31,6 +36,7 @@ from crabdb.format import (
     Header,
     Identity,
     Malformed,
+    decode_fences,
     decode_foot,
     decode_frame,
     decode_header,
@@ -39,14 +45,18 @@ from crabdb.format import (
     decode_snapshot,
     header_sum,
     salt_of_frame,
+    snapshot_layout,
 )
-from crabdb.replay import Damage, Maps, Replay, Snapshot
+from crabdb.index import Index
+from crabdb.replay import Damage, Maps, Replay, Snapshot, Unframed
 from crabdb.steps import finish
 
 __all__ = [
     "BIRTH_SIZE",
     "Recovered",
+    "base_over",
     "recover",
+    "recover_in_place",
     "replay_all",
     "replay_steps",
     "salt_of_frames",
@@ -71,7 +81,7 @@ class Recovered:
     `loose_at` is where records begin that no frame vouches for yet. `damage` is what was stepped over,
     empty unless salvaging. `last_frame` is where the last commit begins. `spoiled` counts damaged snapshots,
     which cost nothing but the time to replay; `abandoned` are those among them that nothing points at: being
-    written, or left unfinished by a crash.
+    written, or left unfinished by a crash. With an `index` over a snapshot, `maps` is what lies over that.
     """
 
     maps: Maps
@@ -91,6 +101,27 @@ class Recovered:
     last_frame: int | None
     torn: Damage | None
     damage: list[Damage]
+    index: Index | None = None
+
+
+def recover_in_place(file: File, path: Path, *, salvage: bool) -> Recovered:
+    """As `recover`, but where nothing speaks against it, the entries of a snapshot stay in the file: then the
+    result has an `index`, whose errors name `path`.
+    """
+    size = file.size()
+    header = decode_header(file.read(HEADER_SIZE, 0))
+    foot = trusted_foot(file, header, size)
+    base = read_base(file, path, header, foot) if foot else None
+    tail = _behind_snapshot(file, header, foot, size) if foot else None
+    if base and tail:
+        try:
+            recovered = finish(_Judge(file, header, foot, size, salvage).steps(tail, _place(header)))
+            recovered.index = Index(recovered.maps[:RESERVED], base)
+            return recovered
+        except (Unframed, Corrupted):
+            # Another writer's records, and damage in snapshot and log, need somebody who knows all keys.
+            pass
+    return recover(file, salvage=salvage)
 
 
 def recover(file: File, *, salvage: bool) -> Recovered:
@@ -181,13 +212,52 @@ def trusted_foot(file: File, header: Header, size: int) -> Foot | None:
     return foot
 
 
-def _snapshot_start(file: File, header: Header, foot: Foot, size: int) -> Replay | None:
-    """A replay that stands behind the snapshot with its entries taken in; None on any doubt."""
+def read_base(file: File, path: Path, header: Header, foot: Foot) -> Base | None:
+    """The snapshot that a header points at, its entries left in the file; None on any doubt."""
+    at, length = header.index_at, header.index_len
+    try:
+        layout = snapshot_layout(foot, length)
+        data = file.read(length - FOOT_SIZE - layout.fences_at, at + layout.fences_at)
+        if crc32(data, foot.salt) != foot.sum or file.read(LENGTH.size, at) != LENGTH.pack(foot.count):
+            return None
+        fences = decode_fences(data[: foot.fences_len], layout.blocks)
+        return base_over(file, path, at, length, foot, fences=fences, sums=data[foot.fences_len :])
+    except Malformed:
+        return None
+
+
+def base_over(
+    file: File, path: Path, at: int, length: int, foot: Foot, *, fences: list[bytes], sums: bytes
+) -> Base:
+    """The snapshot whose value of so many bytes stands at byte `at` of a file of ours. Raises `Malformed`."""
+    limit, replay = at - SNAPSHOT_PREFIX_SIZE - FRAME_SIZE, partial(_contents, file)
+    return Base(file, path, at, length, foot, fences=fences, sums=sums, limit=limit, replay=replay)
+
+
+def _contents(file: File) -> Maps | None:
+    """What the log says, whatever it ends with; None if it is damaged."""
+    recovered = replay_all(file, file.size())
+    return None if recovered.damage else recovered.maps
+
+
+def _behind_snapshot(
+    file: File, header: Header, foot: Foot, size: int, maps: Maps | None = None
+) -> Replay | None:
+    """A replay that stands behind the snapshot, with these keys or else over a base; None on any doubt."""
     place = _place(header)
     frame = decode_frame(file.read(FRAME_SIZE, place.at), 0, foot.salt)
     identity = _identity_at(file, foot.identity_at)
     if frame is None or identity is None or frame.at != place.at or identity.salt != foot.salt:
         return None
+    replay = Replay(file, size, maps, over_base=maps is None)
+    replay.identify(identity, foot.identity_at)
+    replay.follow(frame, place.at + place.size)
+    return replay
+
+
+def _snapshot_start(file: File, header: Header, foot: Foot, size: int) -> Replay | None:
+    """As `_behind_snapshot`, with all entries of the snapshot taken in."""
+    place = _place(header)
     maps: Maps = [{} for _ in range(RESERVED + 1)]
     try:
         for col, key, location in decode_snapshot(
@@ -200,10 +270,7 @@ def _snapshot_start(file: File, header: Header, foot: Foot, size: int) -> Replay
         IDENTITY_KEY: LOCATION.pack(foot.identity_at, 0, 0),
         SNAPSHOT_KEY: LOCATION.pack(place.at + FRAME_SIZE, 0, 0),
     }
-    replay = Replay(file, size, maps)
-    replay.identify(identity, foot.identity_at)
-    replay.follow(frame, place.at + place.size)
-    return replay
+    return _behind_snapshot(file, header, foot, size, maps)
 
 
 def _identity_at(file: File, at: int) -> Identity | None:

@@ -37,7 +37,7 @@ from crabdb.format import (
     snapshot_prefix,
 )
 
-__all__ = ["Damage", "Maps", "Replay", "Snapshot", "checksum"]
+__all__ = ["Damage", "Maps", "Replay", "Snapshot", "Unframed", "checksum"]
 
 WINDOW: Final = 1 << 20
 """How much of the file is read at once, bytes."""
@@ -56,6 +56,10 @@ class Damage(Exception):
         self.offset = offset
         self.problem = problem
         self.end = end
+
+
+class Unframed(Exception):
+    """Something without a frame, which only a replay that knows all keys can judge. Internal, as `Damage`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +116,13 @@ def checksum(file: File, start: int, end: int, salt: int) -> int:
 class Replay:
     """One walk over the first `size` bytes of a file. `at` is the boundary reached so far."""
 
-    def __init__(self, file: File, size: int, maps: Maps | None = None) -> None:
+    def __init__(self, file: File, size: int, maps: Maps | None = None, *, over_base: bool = False) -> None:
         self._file = file
         self._size = size
         self._window = Window(file, size)
         self.maps: Maps = maps or [{} for _ in range(RESERVED + 1)]
+        self._over_base = over_base
+        """Whether the keys so far are elsewhere: then a deleted one is noted with an empty location."""
         self.at = HEADER_SIZE
         self.identity: Identity | None = None
         self.identity_at = 0
@@ -278,7 +284,7 @@ class Replay:
             if op == PUT:
                 maps[col][key] = pack(start + place, end - value_at, crc32(body[value_at:end]))
             else:
-                maps[col].pop(key, None)
+                self._forget(col, key)
             self.records += 1
             place = end
 
@@ -292,6 +298,8 @@ class Replay:
             self.at += self.vouched.size
             return
         self._refuse_damaged_frame()
+        if self._over_base:
+            raise Unframed
         end = self._bare_snapshot_end()
         if end is None:
             end = self._loose_record()
@@ -354,13 +362,19 @@ class Replay:
             raise Damage(at, "the end of this record is missing")
         return Head(op, col, tail[:key_len], at, value_at, end)
 
+    def _forget(self, col: int, key: bytes) -> None:
+        if self._over_base:
+            self.maps[col][key] = b""
+        else:
+            self.maps[col].pop(key, None)
+
     def _take(self, head: Head) -> None:
         self.records += 1
         if head.op == PUT:
             val_crc = checksum(self._file, head.value_at, head.end, 0)
             self.maps[head.col][head.key] = LOCATION.pack(head.at, head.end - head.value_at, val_crc)
         else:
-            self.maps[head.col].pop(head.key, None)
+            self._forget(head.col, head.key)
 
     # Snapshots of another writer, which stand in the log without a record around them
 

@@ -63,7 +63,7 @@ class Stats:
             torn=found.torn,
             torn_saved=found.torn_saved,
             damage=found.damage,
-            spoiled_snapshots=found.spoiled_snapshots,
+            spoiled_snapshots=found.spoiled_snapshots + log.index.spoiled,
             compactions=compactions,
             compaction_error=compaction_error,
             failure=log.failure or log.halfway,

@@ -68,8 +68,8 @@ def encode_snapshot(
     encoder = fmt.SnapshotEncoder(identity_at, salt)
     for start in range(0, len(entries), page):
         encoder.add(entries[start : start + page])
-    parts, root = encoder.finish()
-    return b"".join(parts), root
+    parts, foot = encoder.finish()
+    return b"".join(parts), foot.root
 
 
 @given(ENTRIES, U32, U64)
