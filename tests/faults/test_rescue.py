@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from tests.crabdb.crashable import CrashableFiles
 from tests.crabdb.model import Contents, contents, crash
 from tests.crabdb.soak import soak
 from tests.faults.ledger import PATH
 from tests.faults.tally import EARLIER, EQUAL, FULL, Tally
 
-from crabdb import CrabDB, NotCrabDB, repair
+from crabdb import CrabDB, repair
 from crabdb.files import Files
 
 COPY = PATH.with_name("copy")
@@ -145,12 +144,3 @@ def test_follower_of_writers_that_are_killed_sees_whole_batches_in_order(
     assert seen.changes > 0
     tally.add("a later state that the writer had", seen.changes)
     tally.add("nothing new", seen.refreshes - seen.changes)
-
-
-def test_refused_repair_or_backup_changes_nothing() -> None:
-    files = CrashableFiles({PATH: b"not a store at all, and long enough to be one"})
-    before = dict(files.table)
-    for work in (backed_up, repaired):
-        with pytest.raises(NotCrabDB):
-            work(files)
-        assert files.table == before
