@@ -7,19 +7,28 @@ silently.
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Final
 
 from crabdb.errors import DiskFull
 from crabdb.files import Files
-from crabdb.format import LOCATION, RECORD_OVERHEAD
+from crabdb.format import BODY_LIMIT, LOCATION, RECORD_OVERHEAD
+from crabdb.index import Change
 from crabdb.log import Journal, Log
 from crabdb.reading import read_values
 from crabdb.snapshot import current, snapshot_steps, take_keys
 from crabdb.steps import PIECE, PIECE_KEYS, Step
 
-__all__ = ["catch_up", "check_room", "copy_changes", "copy_live", "copy_snapshot", "finish_copy"]
+__all__ = [
+    "catch_up",
+    "check_room",
+    "copy_live",
+    "copy_rest",
+    "copy_snapshot",
+    "draw_level",
+    "finish_copy",
+]
 
 FEW: Final = 32
 """So few changes are copied while writers wait."""
@@ -90,12 +99,39 @@ def copy_changes(old: Log, new: Log, journal: Journal) -> int:
     """Take some keys out of the journal, and let them hold in the new log what they hold in the old; how many."""
     keys = take_keys(journal)
     for changes in current(old, keys):
-        known = [
-            change for change in changes if change[2] is not None or new.index.find(*change[:2]) is not None
-        ]
-        if known:
+        if known := _known(new, changes):
             new.append(known)
     return len(keys)
+
+
+def draw_level(old: Log, new: Log, journal: Journal, appending: Lock) -> None:
+    """Sync the new log as of a moment between two commits of the old one, until few have been made since."""
+    for _ in range(ROUNDS):
+        with appending:
+            copy_rest(old, new, journal)
+        new.sync(new.end)
+        if len(journal) <= FEW:
+            return
+
+
+def copy_rest(old: Log, new: Log, journal: Journal) -> None:
+    """While nobody writes, let the new log hold what the old one does. If it was level with a moment between two
+    commits and was synced then, so it is after a loss of power, or has all of this.
+    """
+    changes = [change for piece in current(old, journal) for change in piece]
+    journal.clear()
+    if known := _known(new, changes):
+        if sum(RECORD_OVERHEAD + len(key) + len(value or b"") for _, key, value in known) <= BODY_LIMIT:
+            new.append(known)
+            return
+        for change in known:
+            new.append([change])
+        new.sync(new.end)
+
+
+def _known(new: Log, changes: Sequence[Change]) -> list[Change]:
+    """Without the deletes of what was never copied."""
+    return [change for change in changes if change[2] is not None or new.index.find(*change[:2]) is not None]
 
 
 def copy_snapshot(new: Log) -> Iterator[Step]:

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 from crabdb.arguments import check_changes, check_key, check_page, check_path, check_put
 from crabdb.backup import Progress, copy_moment, moment_of, run_steps
 from crabdb.batch import Batch
-from crabdb.compaction import catch_up, check_room, copy_changes, copy_live, copy_snapshot
+from crabdb.compaction import catch_up, check_room, copy_live, copy_rest, copy_snapshot, draw_level
 from crabdb.erasure import remove_saved
 from crabdb.errors import Closed, IOFailed, ReadOnly, StoreFailed, forget_frames
 from crabdb.files import OS, AnyPath, Files, Forkable, guard_fork
@@ -385,15 +385,16 @@ class CrabDB(Forkable):
     def _swap(self, old: Log, new: Log, name: Path, journal: Journal) -> None:
         """Copy what changed meanwhile, and let the new file take the old one's name and place."""
         with self._syncing:
-            # From here on no further commit becomes durable in the old file, so the rest may be synced at the end.
+            # From here on no further commit becomes durable in the old file. Those that are must be so in the new
+            # one before it takes the name; the rest may be synced at the end, but no commit may be lost by half.
             new.sync(new.end)
             for _ in catch_up(old, new, journal):
                 pass
+            draw_level(old, new, journal, self._appending)
             with self._appending:
                 self._writer()
                 old.check()
-                while journal:
-                    copy_changes(old, new, journal)
+                copy_rest(old, new, journal)
                 self._rename(old, new, name)
                 end = new.end
             try:

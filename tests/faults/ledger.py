@@ -73,9 +73,10 @@ def change(db: CrabDB, changes: Changes) -> None:
 class Ledger:
     """Runs a script. `history` holds the contents after each commit that was tried, in order."""
 
-    def __init__(self, files: CrashableFiles, through: Callable[[], CrabDB]) -> None:
+    def __init__(self, files: CrashableFiles, through: Callable[[], CrabDB], *, waits: bool = False) -> None:
         self.files = files
         self._open = through
+        self._waits = waits
         self.history: list[Contents] = [{}]
         self.acknowledged = self.synced = 0
         self.unknown: set[int] = set()
@@ -117,6 +118,7 @@ class Ledger:
         self.unknown.add(number)
         if self._attempt(lambda: change(db, changes)):
             self.acknowledged = number
+            self.synced = number if self._waits else self.synced
             self.unknown.clear()
         elif not isinstance(self.errors[-1], StoreFailed):
             self.unknown.discard(number)
@@ -148,9 +150,10 @@ class Ledger:
             self._look(db)
 
     def _compact_while_writing(self, db: CrabDB) -> None:
-        """Commit something between the steps of a compaction."""
+        """Commit several records at once between the steps of a compaction."""
         for number, _ in enumerate(db.compaction_steps()):
-            self._commit(db, {(0, b"key %d" % number): None if number % 3 else b"meanwhile %d" % number})
+            value = None if number % 3 == 2 else b"meanwhile %d" % number
+            self._commit(db, {(col, b"key %d" % (number % 8)): value for col in range(3)})
 
     def _attempt(self, call: Callable[[], object]) -> bool:
         try:

@@ -60,7 +60,7 @@ def test_any_failing_call_is_a_typed_error_and_loses_nothing(
 def test_two_failing_calls_of_long_scripts_lose_nothing(tally: Tally) -> None:
     tally.of(
         "two calls fail, the second perhaps while the first is dealt with",
-        "random calls of long random scripts; then a kill or loss of power",
+        "random calls of long random scripts; then kill or power loss",
     )
     for seed in range(400 if FULL else 30):
         chance = Random(seed)

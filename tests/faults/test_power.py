@@ -1,5 +1,6 @@
 """Power is lost after every call that changes anything, in every way there is; then the store is opened again."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from random import Random
@@ -42,6 +43,27 @@ def test_loss_of_power_after_any_call_leaves_what_was_synced_and_whole_commits(
     assert not ledger.errors
 
 
+def test_commit_that_waited_for_the_medium_survives_any_loss_of_power(tally: Tally) -> None:
+    tally.of(
+        'loss of power with `sync="always"`',
+        "random crash states of a file system in memory, long random scripts",
+    )
+    for seed in range(15 if FULL else 3):
+        chance = Random(seed)
+        files = CrashableFiles()
+        options = replace(OPTIONS, sync="always")
+        ledger = Ledger(files, partial(CrabDB.open, PATH, files=files, options=options), waits=True)
+        files.after = partial(_cut, ledger, chance, tally)
+        ledger.run(some_script(chance, 40))
+        assert not ledger.errors
+
+
+def _cut(ledger: Ledger, chance: Random, tally: Tally, call: str) -> None:
+    for page in (512, 4096, 64):
+        state = CrashableFiles(ledger.files.some_state(page, chance))
+        tally.add(outcome(state, ledger.remains()))
+
+
 def test_end_of_the_process_after_any_call_loses_nothing_acknowledged(tally: Tally) -> None:
     tally.of("end of the process after any call", "copies of a file system in memory, long random scripts")
     for seed in range(40 if FULL else 4):
@@ -61,18 +83,13 @@ def test_loss_of_power_at_random_in_long_scripts_leaves_what_was_synced(tally: T
     tally.of(
         "loss of power after any call", "random crash states of a file system in memory, long random scripts"
     )
-    for seed in range(60 if FULL else 5):
+    for seed in range(40 if FULL else 5):
         chance = Random(seed)
         files = CrashableFiles()
         script = some_script(chance, 40)
         ledger = crashing(script, files)
 
-        def cut(call: str, ledger: Ledger = ledger, chance: Random = chance) -> None:
-            for page in (512, 4096, 64):
-                state = CrashableFiles(ledger.files.some_state(page, chance))
-                tally.add(outcome(state, ledger.remains()))
-
-        files.after = cut
+        files.after = partial(_cut, ledger, chance, tally)
         ledger.run(script)
         assert not ledger.errors
 
