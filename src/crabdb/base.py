@@ -32,10 +32,11 @@ from crabdb.replay import Damage, Maps
 __all__ = ["Base", "Run"]
 
 BLOCKS_KEPT: Final = 8 << 20
-"""Bytes of blocks that are kept, decoded ones counted as what they weigh: some thousand of ordinary keys."""
+"""Bytes of blocks that are kept at most, each counted as what it weighs when it is decoded."""
 
-ROWS_KEPT: Final = 16 << 20
-"""Bytes of the table that are kept: those of a million keys, whose look-ups then read a block and a value."""
+ROWS_KEPT: Final = 32 << 20
+"""Bytes of the table that are kept at most: those of a million keys fit in one generation, and their look-ups then
+read a block and a value."""
 
 ROWS_TOGETHER: Final = 128
 """Blocks whose rows of the table are read together: 64 KiB, about as cheap to read as the rows of one."""
@@ -135,20 +136,25 @@ class Block:
         return self._parts.get(col) or ([], [])
 
     def _decoded(self) -> dict[int, Run]:
-        data, limit, fields, pack = self._data, self._limit, ENTRY.unpack_from, LOCATION.pack
-        rows = [(at - self._start, val_len, val_crc) for at, val_len, val_crc in ROW.iter_unpack(self._rows)]
-        ends = [row[0] for row in rows[1:]]
+        data, start, limit = self._data, self._start, self._limit
+        fields, offset_of, pack = ENTRY.unpack_from, OFFSET.unpack_from, LOCATION.pack
+        rows = list(ROW.iter_unpack(self._rows))
+        ends = [position - start for position, _, _ in rows[1:]]
         ends.append(len(data))
         parts: dict[int, Run] = {}
-        for (at, val_len, val_crc), end in zip(rows, ends, strict=True):
-            if not 0 <= at <= at + ENTRY.size + OFFSET.size <= end <= len(data):
+        keys, locations, last = list[bytes](), list[bytes](), -1
+        for (position, val_len, val_crc), end in zip(rows, ends, strict=True):
+            at, key_end = position - start, end - OFFSET.size
+            if at < 0 or key_end - at < ENTRY.size or end > len(data):
                 raise Malformed("an entry of the snapshot lies outside of its block")
             col, key_len = fields(data, at)
-            key = data[at + ENTRY.size : end - OFFSET.size]
-            offset = int.from_bytes(data[end - OFFSET.size : end], "little")
+            (offset,) = offset_of(data, key_end)
+            key = data[at + ENTRY.size : key_end]
             if len(key) != key_len or offset + RECORD_OVERHEAD + key_len + val_len > limit:
                 raise Malformed("an entry of the snapshot does not fit its place")
-            keys, locations = parts.setdefault(col, ([], []))
+            if col != last:
+                keys, locations = parts.setdefault(col, ([], []))
+                last = col
             keys.append(key)
             locations.append(pack(offset, val_len, val_crc))
         return parts
