@@ -162,14 +162,19 @@ class Column:
     def settle_some(self, count: int) -> bool:
         """Bring the order up to date with at most `count` keys; whether it is. The order lock must be held."""
         if self.order is None:
-            self.order = SortedKeys([])
             self.owed += list(self.live)
+            self.order = SortedKeys([])
         # From the end, where taking some away moves nothing; a writer may append meanwhile.
         stop = len(self.owed)
         start = max(stop - count, 0)
         touched = self.owed[start:stop]
-        del self.owed[start:stop]
-        self.order.reconcile(touched, self.live)
+        try:
+            del self.owed[start:stop]
+            self.order.reconcile(touched, self.live)
+        except BaseException:
+            # Keys that an interrupt left out would be missing from scans, and from a compaction; begin anew.
+            self.order = None
+            raise
         return start == 0
 
     def settle(self) -> SortedKeys:
@@ -178,11 +183,15 @@ class Column:
         The order lock must be held; a writer may append to `owed` meanwhile.
         """
         touched = self.owed[:]
-        del self.owed[: len(touched)]
-        if self.order is None:
-            self.order = SortedKeys(sorted(self.live))
-        elif touched:
-            self.order.reconcile(touched, self.live)
+        try:
+            del self.owed[: len(touched)]
+            if self.order is None:
+                self.order = SortedKeys(sorted(self.live))
+            elif touched:
+                self.order.reconcile(touched, self.live)
+        except BaseException:
+            self.order = None
+            raise
         return self.order
 
     def lift(self, key: bytes, location: bytes) -> None:

@@ -177,3 +177,20 @@ def test_reader_goes_on_with_the_file_it_holds(path: Path) -> None:
             assert contents(beside) == expected
         assert log is not None
         assert log is not db._log
+
+
+def test_interrupted_ordering_of_keys_loses_none_of_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with CrabDB.open(path) as db:
+        db.put(0, b"%02d" % 0, b"")
+        assert db.scan_keys(0) == [b"00"]
+        for number in range(1, 30):
+            db.put(0, b"%02d" % number, b"")
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("crabdb.index.SortedKeys.reconcile", interrupted)
+            db.scan_keys(0)
+        assert db.scan_keys(0) == [b"%02d" % number for number in range(30)]
+        db.compact()
+        assert len(db) == 30
