@@ -264,7 +264,7 @@ class CrabDB(Forkable):
         self.sync()
         drive(self._upkeep.if_idle(self._checkpoint()))
 
-    def checkpoint_steps(self) -> Iterator[Step]:
+    def checkpoint_steps(self) -> Steps:
         """As `checkpoint`, in steps, for whoever has other things to do in between; each yield says what the next
         step will do. Every step leaves a sound store; to go no further is fine.
         """
@@ -317,7 +317,7 @@ class CrabDB(Forkable):
             self.compact()
             return remove_saved(self._files, self._path)
 
-    def compaction_steps(self) -> Iterator[Step]:
+    def compaction_steps(self) -> Steps:
         """As `compact`, in steps; the last one swaps the files. Each yield says what the next step will do. Other
         long work that is under way is finished first.
 
@@ -326,7 +326,7 @@ class CrabDB(Forkable):
         self._writer().check()
         return self._upkeep.alone(self._compaction())
 
-    def maintenance(self) -> Iterator[Step]:
+    def maintenance(self) -> Steps:
         """The steps of a compaction that is due by `Options.compact_at` and `Options.compact_min`, or the rest of
         one that has begun; none if none is. Each yield says what the next step will do.
 
@@ -473,18 +473,13 @@ class CrabDB(Forkable):
 
         Raises `IOFailed`.
         """
-        found: list[Verification] = []
-        drive(self._upkeep.alone(self._verification(found)))
-        return found[0]
+        return drive(self.verify_steps())
 
-    def _verification(self, found: list[Verification]) -> Steps:
+    def verify_steps(self) -> Generator[Step, None, Verification]:
+        """As `verify`, in steps; what it returns is of the moment of the first one."""
         with typed_errors(self._path):
             log = self._log or self._closed()
-            while log.write_snapshot(self._appending):
-                yield Step.BRIEF
-            with self._appending:
-                end, entries = log.whole_end, list(log.index.entries())
-            found.append(verify_log(log, end, entries, torn_tail(log) if self.read_only else 0))
+            return (yield from verify_log(log, self._appending, torn_tail(log) if self.read_only else 0))
 
     def refresh(self) -> bool:
         """Show what other processes have committed since this read-only handle was opened, or last refreshed;

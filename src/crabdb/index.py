@@ -474,20 +474,6 @@ class Index:
             base.mend(damage, self._entries_below)
             return base.part(number, col, low, high)
 
-    def entries(self) -> Iterator[SnapshotEntry]:
-        """Every entry in order of column and key. No writer may run meanwhile. Raises as `find`."""
-        for col in range(RESERVED):
-            keys, locations, moment = self._above(col, b"", None, None, False)
-            start = 0
-            for more_keys, more_locations in self._runs(col, b"", None, False, moment):
-                end = bisect_left(keys, more_keys[-1], start) if more_keys else start
-                above = zip(keys[start:end], locations[start:end], strict=True)
-                for key, location in sorted(chain(above, zip(more_keys, more_locations, strict=True))):
-                    yield col, key, location
-                start = end
-            for key, location in zip(keys[start:], locations[start:], strict=True):
-                yield col, key, location
-
     def pages(self, size: int) -> Iterator[list[SnapshotEntry]]:
         """Every entry in order of column and key, some at a time, at most `size`; a page costs no more than that.
 

@@ -123,6 +123,7 @@ class Log:
         except BaseException:
             self.index.restore(entries, olds)
             raise
+        self._note(entries)
         self.prev_crc = frame.head_crc
         self.durable = max(self.durable, frame.durable)
         self.snapshot = snapshot or self.snapshot

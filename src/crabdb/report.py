@@ -1,15 +1,20 @@
 """What a store can tell about itself: its numbers, and whether every byte of it is what was written."""
 
-from collections.abc import Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from crabdb.format import LOCATION
-from crabdb.log import Log
+from crabdb.log import Journal, Log
 from crabdb.opening import Found
-from crabdb.recovery import Recovered, replay_all
+from crabdb.recovery import Recovered, replay_steps
+from crabdb.steps import PIECE_KEYS, Step
 
 __all__ = ["Stats", "Verification", "verify_log"]
+
+Difference = tuple[tuple[int, bytes], int, str]
+"""A key, the offset of its record, and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,30 +97,54 @@ class Verification:
         return not self.problems
 
 
-def verify_log(
-    log: Log, end: int, entries: Sequence[tuple[int, bytes, bytes]], torn: int = 0
-) -> Verification:
-    """Replay the first `end` bytes of a log, and compare with the entries its index had at that point. `torn` is
-    what lies behind it.
+def verify_log(log: Log, appending: Lock, torn: int = 0) -> Generator[Step, None, Verification]:
+    """Replay a log up to this moment, and compare with its index, in steps; others may change both meanwhile.
+    `torn` is what lies behind the log.
     """
-    recovered = replay_all(log.file, end)
+    journal: Journal = {}
+    with appending:
+        end, keys = log.whole_end, len(log.index)
+        log.journals.append(journal)
+    try:
+        recovered = yield from _replayed(log, end)
+        differences = yield from _differences(log, recovered)
+        with appending:
+            # What was changed meanwhile may differ.
+            wrong = [(offset, problem) for key, offset, problem in differences if key not in journal]
+    finally:
+        log.journals[:] = [other for other in log.journals if other is not journal]
     problems = [(damage.offset, damage.problem) for damage in recovered.damage]
     if recovered.torn is not None:
         problems.append((recovered.torn.offset, recovered.torn.problem))
     if recovered.spoiled > recovered.abandoned:
         problems.append((0, "the snapshot of the index is damaged"))
-    problems += _differences(recovered, entries)
-    return Verification(end, recovered.frames, recovered.records, len(entries), tuple(sorted(problems)), torn)
+    problems += wrong
+    return Verification(end, recovered.frames, recovered.records, keys, tuple(sorted(problems)), torn)
 
 
-def _differences(recovered: Recovered, entries: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, str]]:
-    """Where the log and the index in memory disagree."""
-    problems = []
-    left = {(col, key): where for col, keys in enumerate(recovered.maps[:-1]) for key, where in keys.items()}
-    for col, key, location in entries:
-        if left.pop((col, key), None) != location:
-            offset = LOCATION.unpack(location)[0]
-            problems.append((offset, f"the log does not have {key!r} of column {col} as the index says"))
-    for (col, key), location in left.items():
-        problems.append((LOCATION.unpack(location)[0], f"the index has lost {key!r} of column {col}"))
-    return problems
+def _replayed(log: Log, end: int) -> Generator[Step, None, Recovered]:
+    steps = replay_steps(log.file, end)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as over:
+            recovered: Recovered = over.value
+            return recovered
+        yield Step.BRIEF
+
+
+def _differences(log: Log, recovered: Recovered) -> Generator[Step, None, list[Difference]]:
+    """Where the log and the index in memory disagree. Takes the maps of `recovered` apart."""
+    found: list[Difference] = []
+    for page in log.index.pages(PIECE_KEYS):
+        for col, key, location in page:
+            if recovered.maps[col].pop(key, None) != location:
+                offset = LOCATION.unpack(location)[0]
+                problem = f"the log does not have {key!r} of column {col} as the index says"
+                found.append(((col, key), offset, problem))
+        yield Step.BRIEF
+    for col, left in enumerate(recovered.maps[:-1]):
+        for key, location in left.items():
+            problem = f"the index has lost {key!r} of column {col}"
+            found.append(((col, key), LOCATION.unpack(location)[0], problem))
+    return found

@@ -5,7 +5,7 @@ commit compares anyway says that it may be met.
 """
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from threading import Lock
 
 from crabdb.errors import CrabDBError, forget_frames
@@ -116,7 +116,7 @@ class Upkeep:
         """Whether `steps` may have something to do; costs next to nothing."""
         return log.end - log.index.live > self._due_at
 
-    def steps(self, log: Log, compaction: Compaction) -> Iterator[Step]:
+    def steps(self, log: Log, compaction: Compaction) -> Steps:
         """The steps that are left of a compaction that is due; none if none is. What they raise is noted."""
         work = self._due_work(log, compaction)
         while work is not None and not work.over:

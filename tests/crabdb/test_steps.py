@@ -1,7 +1,7 @@
 """Long work in steps, with everything else in between: what is read and what is kept never depends on it."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,14 +36,14 @@ class StepsAgainstDict(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         for module in ("snapshot", "compaction", "upkeep"):
             self.patch.setattr(f"crabdb.{module}.PIECE", 1000)
-        for module in ("snapshot", "compaction"):
+        for module in ("snapshot", "compaction", "report"):
             self.patch.setattr(f"crabdb.{module}.PIECE_KEYS", 16)
         self.patch.setattr("crabdb.compaction.FEW", 2)
         self.patch.setattr("crabdb.compaction.SYNC_EVERY", 5000)
         self.directory = tempfile.TemporaryDirectory()
         self.path = Path(self.directory.name) / "store.crmem"
         self.db = CrabDB.open(self.path, options=Options(maintenance="caller"))
-        self.work: list[Iterator[Step]] = []
+        self.work: list[Generator[Step, None, object]] = []
         self.model: Contents = dict(FULL)
         self.db.commit([(col, key, value) for (col, key), value in FULL.items()])
 
@@ -68,7 +68,7 @@ class StepsAgainstDict(RuleBasedStateMachine):
     def change_many(self, col: int, start: int, value: bytes | None) -> None:
         self.commit([(col, b"%04d" % number, value) for number in range(start, min(start + 400, 600))])
 
-    @rule(kind=st.sampled_from(["compaction_steps", "checkpoint_steps", "maintenance"]))
+    @rule(kind=st.sampled_from(["compaction_steps", "checkpoint_steps", "maintenance", "verify_steps"]))
     def begin(self, kind: str) -> None:
         self.work.append(getattr(self.db, kind)())
 
@@ -167,5 +167,5 @@ class StepsAgainstDict(RuleBasedStateMachine):
 
 TestStepsAgainstDict = StepsAgainstDict.TestCase
 TestStepsAgainstDict.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

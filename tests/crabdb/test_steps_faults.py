@@ -15,11 +15,12 @@ from tests.crabdb.model import Contents, contents, crash
 from crabdb import Closed, CrabDB, DiskFull, InvalidArgument, Options, Step, StoreFailed
 from crabdb.files import Files, MemoryFiles
 from crabdb.index import Change
+from crabdb.steps import finish
 
 PATH = Path("/store")
-FULL: Contents = {(col, b"%04d" % number): b"first" for col in (0, 1) for number in range(100)}
+FULL: Contents = {(col, b"%04d" % number): b"first" for col in (0, 1) for number in range(50)}
 CHANGES: list[Change] = [
-    (number % 2, b"%04d" % (number * 37 % 120), None if number % 3 == 0 else b"%d" % number)
+    (number % 2, b"%04d" % (number * 37 % 60), None if number % 3 == 0 else b"%d" % number)
     for number in range(60)
 ]
 KINDS: list[Callable[[CrabDB], Iterator[Step]]] = [CrabDB.compaction_steps, CrabDB.checkpoint_steps]
@@ -32,6 +33,7 @@ def small_pieces() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("snapshot", "compaction"):
             patch.setattr(f"crabdb.{module}.PIECE", 300)
+        for module in ("snapshot", "compaction", "report"):
             patch.setattr(f"crabdb.{module}.PIECE_KEYS", 8)
         patch.setattr("crabdb.compaction.FEW", 2)
         patch.setattr("crabdb.compaction.SYNC_EVERY", 1000)
@@ -160,6 +162,35 @@ def test_steps_after_close_raise_closed(kind: Callable[[CrabDB], Iterator[Step]]
     with pytest.raises(Closed):
         next(steps)
     assert set(files.table) == {PATH}
+
+
+def test_verification_in_steps_is_of_the_moment_it_began() -> None:
+    db = full_store(MemoryFiles())
+    steps = db.verify_steps()
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+        db.commit([CHANGES[count % len(CHANGES)]])
+        count += 1
+    assert count > 20
+    assert found.ok, found.problems
+    assert found.keys == len(FULL)
+
+
+def test_key_that_the_index_has_lost_is_found_whatever_changes_meanwhile() -> None:
+    db = full_store(MemoryFiles())
+    assert db._log is not None
+    del db._log.index.maps[1][b"0040"]
+    steps = db.verify_steps()
+    next(steps)
+    db.put(1, b"0041", b"changed")
+    found = finish(steps)
+    assert [problem for _, problem in found.problems if "0040" in problem]
+    assert len(found.problems) == 1
 
 
 def test_two_who_compact_at_once_take_turns_and_both_finish() -> None:
