@@ -47,7 +47,9 @@ Entry = tuple[int, bytes, bytes]
 def check_room(files: Files, old: Log) -> None:
     """Refuse to begin a copy that would fill the disk. Raises `DiskFull`."""
     if files.room(old.path.parent) < old.size_compacted() + MARGIN:
-        raise DiskFull(old.path, OSError(errno.ENOSPC, "not enough room for the copy that a compaction makes"))
+        raise DiskFull(
+            old.path, OSError(errno.ENOSPC, "not enough room for the copy that a compaction makes")
+        )
 
 
 def copy_live(old: Log, new: Log) -> Iterator[Step]:

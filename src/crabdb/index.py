@@ -405,6 +405,7 @@ class Index:
             keys, moment = column.settle().between(low, high, limit, reverse), len(column.hidden)
         if self.base is None:
             return keys
+        low, high = _still_open(low, high, keys, limit, reverse)
         below, _ = self._below(col, low, high, limit, reverse, moment=moment)
         return sorted(keys + below, reverse=reverse)[:limit] if keys and below else keys or below
 
@@ -416,6 +417,7 @@ class Index:
         keys, locations, moment = self._above(col, low, high, limit, reverse)
         if self.base is None:
             return keys, locations
+        low, high = _still_open(low, high, keys, limit, reverse)
         below = self._below(col, low, high, limit, reverse, moment=moment)
         if not (keys and below[0]):
             return (keys, locations) if keys else below
@@ -526,3 +528,14 @@ def _bounds(prefix: bytes, after: bytes | None, reverse: bool) -> tuple[bytes, b
     if reverse:
         return low, after if high is None or after < high else high
     return max(low, after + b"\0"), high
+
+
+def _still_open(
+    low: bytes, high: bytes | None, keys: list[bytes], limit: int | None, reverse: bool
+) -> tuple[bytes, bytes | None]:
+    """Where in a range the base can still have one of the first `limit`, if memory has these: a base whose keys
+    were all overwritten must not be walked to its end for a page.
+    """
+    if limit is None or not keys or len(keys) < limit:
+        return low, high
+    return (keys[-1], high) if reverse else (low, keys[-1])

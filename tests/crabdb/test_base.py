@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.crabdb.model import Contents, contents, crash, live_bytes, page
 
 from crabdb import Corrupted, CrabDB, ReadFailed, base
-from crabdb.base import Base, Cache
+from crabdb.base import Base, Cache, Run
 from crabdb.files import File, MemoryFile, MemoryFiles
 from crabdb.format import FRAME_SIZE, HEADER_SIZE, decode_header
 
@@ -197,6 +197,27 @@ def test_a_page_under_the_snapshot_reads_only_its_blocks() -> None:
         expected = page(model, 3, b"", after=b"key 02500", limit=10, reverse=reverse)
         assert db.scan_keys(3, after=b"key 02500", limit=10, reverse=reverse) == [key for key, _ in expected]
         assert len(file.reads) <= 2
+    crash(db)
+
+
+def test_a_page_of_keys_that_were_all_overwritten_walks_no_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    db, _, _ = filled(5000)
+    for n in range(5000):
+        db.put(3, b"key %05d" % n, b"new")
+    db.scan_keys(3, b"", limit=1)
+    parts: list[int] = []
+    part = Base.part
+
+    def counted(base: Base, number: int, col: int, low: bytes, high: bytes | None) -> Run:
+        parts.append(number)
+        return part(base, number, col, low, high)
+
+    monkeypatch.setattr(Base, "part", counted)
+    for reverse in (False, True):
+        parts.clear()
+        assert len(db.scan_keys(3, b"key", limit=5, reverse=reverse)) == 5
+        assert len(db.scan(3, b"key", limit=5, reverse=reverse)) == 5
+        assert len(parts) <= 4
     crash(db)
 
 
