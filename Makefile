@@ -40,6 +40,8 @@ format: .venv/.installed
 
 bench: .venv/.installed
 	$(BIN)/python -m bench.engines
+	$(BIN)/python -m bench.growth
+	$(BIN)/python -m bench.stalls
 	$(BIN)/python -m bench.text
 
 clean:
