@@ -321,7 +321,7 @@ class _Judge:
             identity=replay.identity,
             identity_at=replay.identity_at,
             prev_crc=replay.prev_crc or 0,
-            durable=max(replay.durable, self.durable),
+            durable=max(replay.durable, self.durable, self._promised(snapshot, end)),
             loose_at=replay.loose_at,
             snapshot=snapshot,
             pointer_is_good=self._pointer_is_good(replay),
@@ -385,6 +385,10 @@ class _Judge:
             claims = [following.durable, *(frame.durable for frame in frames)] if following else []
             self.durable = max(replay.durable, self._born_durable(replay), *claims)
         return following
+
+    def _promised(self, snapshot: Snapshot | None, end: int) -> int:
+        """What a header with a good sum vouches for: it is written when its snapshot is on the medium."""
+        return min(snapshot.at + snapshot.size, end) if self.foot and snapshot else 0
 
     def _born_durable(self, replay: Replay) -> int:
         """What was on the medium whatever the frames say: what the header points at, or what a store is born

@@ -368,3 +368,11 @@ def test_accounting_after_a_crash_is_that_of_before(path: Path) -> None:
 def test_every_public_name_exists() -> None:
     assert all(hasattr(crabdb, name) for name in crabdb.__all__)
     assert sorted(crabdb.__all__) == crabdb.__all__
+
+
+def test_after_a_clean_close_a_reader_knows_that_everything_is_on_the_medium(path: Path) -> None:
+    with CrabDB.open(path) as db:
+        for number in range(100):
+            db.put(0, b"key %d" % number, b"value")
+    with CrabDB.open(path, read_only=True) as reader:
+        assert reader.stats().durable == reader.stats().size
