@@ -27,6 +27,7 @@ __all__ = [
     "copy_snapshot",
     "draw_level",
     "finish_copy",
+    "settle",
 ]
 
 FEW: Final = 32
@@ -94,6 +95,19 @@ def catch_up(old: Log, new: Log, journal: Journal) -> Iterator[Step]:
         while left > 0 and len(journal) > FEW:
             left -= copy_changes(old, new, journal)
             yield Step.BRIEF
+
+
+def settle(old: Log, new: Log, journal: Journal) -> Iterator[Step]:
+    """Sync the new log, and copy and sync what was written meanwhile, until a sync takes no longer than one must:
+    what is left for the moment in which writers have to wait is then as little as it can be.
+    """
+    for _ in range(ROUNDS):
+        yield Step.WAITING
+        new.sync(new.end)
+        yield Step.BRIEF
+        if len(journal) <= FEW:
+            return
+        yield from catch_up(old, new, journal)
 
 
 def copy_changes(old: Log, new: Log, journal: Journal) -> int:

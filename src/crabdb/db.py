@@ -15,7 +15,15 @@ from typing import Final, NoReturn
 from crabdb.arguments import check_changes, check_key, check_page, check_path, check_put
 from crabdb.backup import Progress, copy_moment, moment_of, run_steps
 from crabdb.batch import Batch
-from crabdb.compaction import catch_up, check_room, copy_live, copy_rest, copy_snapshot, draw_level
+from crabdb.compaction import (
+    catch_up,
+    check_room,
+    copy_live,
+    copy_rest,
+    copy_snapshot,
+    draw_level,
+    settle,
+)
 from crabdb.erasure import remove_saved
 from crabdb.errors import Closed, IOFailed, ReadOnly, StoreFailed, forget_frames
 from crabdb.files import OS, AnyPath, Files, Forkable, guard_fork
@@ -376,10 +384,7 @@ class CrabDB(Forkable):
         yield from copy_live(old, new)
         yield from catch_up(old, new, journal)
         yield from copy_snapshot(new)
-        yield Step.WAITING
-        new.sync(new.end)
-        yield Step.BRIEF
-        yield from catch_up(old, new, journal)
+        yield from settle(old, new, journal)
         yield Step.WAITING
 
     def _swap(self, old: Log, new: Log, name: Path, journal: Journal) -> None:
@@ -388,8 +393,6 @@ class CrabDB(Forkable):
             # From here on no further commit becomes durable in the old file. Those that are must be so in the new
             # one before it takes the name; the rest may be synced at the end, but no commit may be lost by half.
             new.sync(new.end)
-            for _ in catch_up(old, new, journal):
-                pass
             draw_level(old, new, journal, self._appending)
             with self._appending:
                 self._writer()
