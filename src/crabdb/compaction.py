@@ -16,7 +16,7 @@ from crabdb.format import BODY_LIMIT, LOCATION, RECORD_OVERHEAD
 from crabdb.index import Change
 from crabdb.log import Journal, Log
 from crabdb.reading import read_values
-from crabdb.snapshot import current, snapshot_steps, take_keys
+from crabdb.snapshot import FEW, ROUNDS, current, snapshot_steps, take_keys
 from crabdb.steps import PIECE, PIECE_KEYS, Step
 
 __all__ = [
@@ -29,12 +29,6 @@ __all__ = [
     "finish_copy",
     "settle",
 ]
-
-FEW: Final = 32
-"""So few changes are copied while writers wait."""
-
-ROUNDS: Final = 8
-"""How often what changed meanwhile is copied before writers that are faster than that have to wait."""
 
 SYNC_EVERY: Final = 1 << 20
 """Bytes after which the copy is synced, so that nobody ever waits for much more than these."""

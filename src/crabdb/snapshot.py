@@ -30,13 +30,13 @@ from crabdb.recovery import base_over
 from crabdb.replay import Snapshot
 from crabdb.steps import PIECE, PIECE_KEYS, Step
 
-__all__ = ["current", "snapshot_steps", "take_keys"]
+__all__ = ["FEW", "ROUNDS", "current", "snapshot_steps", "take_keys"]
 
 FEW: Final = 32
-"""So few changes are noted in the new index while writers wait."""
+"""So few changes are taken over by long work while writers wait."""
 
 ROUNDS: Final = 8
-"""How often those are noted that were made meanwhile, before writers that are faster than that have to wait."""
+"""How often those are taken over that were made meanwhile, before writers that are faster have to wait."""
 
 
 def snapshot_steps(log: Log, appending: Lock) -> Generator[Step, None, tuple[bytes, Snapshot] | None]:
