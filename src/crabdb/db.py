@@ -37,7 +37,7 @@ from crabdb.recovery import BIRTH_SIZE
 from crabdb.report import Stats, Verification, verify_log
 from crabdb.snapshot import snapshot_steps
 from crabdb.steps import Step, drive
-from crabdb.upkeep import Steps, Upkeep, is_worth_compacting
+from crabdb.upkeep import Steps, Upkeep
 
 __all__ = ["CrabDB"]
 
@@ -427,11 +427,6 @@ class CrabDB(Forkable):
                 old.halfway = None
                 raise
         self._log = self._writing = new
-
-    @property
-    def compaction_due(self) -> bool:
-        """Whether enough of the file is dead (`Options.compact_at`, `Options.compact_min`) to compact it."""
-        return is_worth_compacting(self._writer(), self._options)
 
     # Looking at it
 

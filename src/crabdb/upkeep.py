@@ -13,7 +13,7 @@ from crabdb.log import Log
 from crabdb.options import Options
 from crabdb.steps import PIECE, Step, Work
 
-__all__ = ["Steps", "Upkeep", "is_worth_compacting"]
+__all__ = ["Steps", "Upkeep"]
 
 Steps = Generator[Step, None, None]
 """Long work; each yield says what the next step will do."""
@@ -22,7 +22,7 @@ Compaction = Callable[[], Steps]
 """Begins a compaction. It is not kept: it belongs to the store, which must be able to go when nobody holds it."""
 
 
-def is_worth_compacting(log: Log, options: Options) -> bool:
+def _is_worth_compacting(log: Log, options: Options) -> bool:
     """Whether enough of the file is dead (`Options.compact_at`, `Options.compact_min`) to compact it."""
     freed = log.end - log.size_compacted()
     return log.dead >= options.compact_at * log.end and freed >= max(options.compact_min, 1)
@@ -149,7 +149,7 @@ class Upkeep:
                 return self._own
             if self.is_busy or self._ended is not None or not self.is_due(log):
                 return None
-            if not is_worth_compacting(log, self._options):
+            if not _is_worth_compacting(log, self._options):
                 self.look_at(log)
                 return None
             self._paced_at = log.end
