@@ -33,6 +33,8 @@ INTERFACES: dict[str, type] = {
 LEFT_OUT = {
     *("batch", "transact", "commit", "stage", "index", "drop", "drop_prefix"),
     *("clear", "conform", "rebuild", "rebuilding"),
+    # A ranking is read on the loop that made it, before anything changes.
+    "rank",
 }
 
 HEADER = '''"""The store without the awaits: every call runs on one event loop in a thread of the store's own.

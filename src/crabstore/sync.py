@@ -378,11 +378,9 @@ class SyncTextSearch:
         """Where the words of `text` stand that `query` matches: (start, end) in characters, ascending."""
         return self._inner.spans(query, text)
 
-    def search(
-        self, ix: str, query: str, limit: int, where: Where | None = None, group: int | None = None
-    ) -> Hits:
-        """The `limit` best documents for any string."""
-        return self._loop.run(self._inner.search(ix, query, limit, where, group))
+    def search(self, ix: str, query: str, limit: int, where: Where | None = None) -> Hits:
+        """The `limit` best documents for any string; `where` is applied before the cut."""
+        return self._loop.run(self._inner.search(ix, query, limit, where))
 
 
 class SyncStore:

@@ -86,20 +86,23 @@ def test_text_stands_as_documents_postings_and_stats() -> None:
     attrs = b'"attrs":{"agent":"A","sender":"me",'
     assert rows(Column.TEXT, fill) == {
         home + b"meta/doc/session/h/meta/title": (
-            b'{"len":1,"weight":2.0,"terms":["crab"],' + attrs + b'"ts":"2026-03-01T10:00:00.000000Z"}}'
+            b'{"len":1,"weight":2.0,"terms":["crab"],' + attrs + b'"ts":"2026-03-01T10:00:00.000000Z"},'
+            b'"group":2}'
         ),
-        home + b"meta/stats": b'{"docs":1,"length":1}',
+        home + b"meta/group/session/h": b'{"docs":1,"length":1}',
+        home + b"meta/stats": b'{"docs":1,"length":1,"groups":1}',
         home + b"meta/term/crab/session/h/meta/title": b"1",
         home + b"msg/doc/session/h/msg/000000000000": (
             b'{"len":3,"weight":1.5,"terms":["crab","sea"],' + attrs + b'"role":"user",'
-            b'"ts":"2026-03-01T10:00:00.000000Z"}}'
+            b'"ts":"2026-03-01T10:00:00.000000Z"},"group":2}'
         ),
-        home + b"msg/stats": b'{"docs":1,"length":3}',
+        home + b"msg/group/session/h": b'{"docs":1,"length":3}',
+        home + b"msg/stats": b'{"docs":1,"length":3,"groups":1}',
         home + b"msg/term/crab/session/h/msg/000000000000": b"2",
         home + b"msg/term/sea/session/h/msg/000000000000": b"1",
     }
     assert rows(Column.CONFIG, fill) == {
-        b"local/schema": b'{"text":"keyed-1","keyspace":1,"tokeniser":"words-1","rebuilding":false}'
+        b"local/schema": b'{"text":"keyed-2","keyspace":1,"tokeniser":"words-1","rebuilding":false}'
     }
 
 

@@ -11,12 +11,13 @@ from functools import cached_property
 from .agents import Agents
 from .bm25 import Analysis, Bm25
 from .harnesses import Harnesses
+from .keyed_text import KeyedText
 from .kv import KVStorage
 from .memory import Memory
 from .session_index import Redact
 from .sessions import Sessions
 from .skills import Skills
-from .text import KeyedText, TextSearch
+from .text import TextSearch
 from .weights import Weights
 
 __all__ = ["Backend"]

@@ -13,8 +13,13 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING, TypeVar
 
 import Stemmer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["STOP_WORDS", "Analysis", "Bm25", "Term", "query_terms", "term_spans", "tokens"]
 
@@ -23,6 +28,9 @@ STOP_WORDS = frozenset(
     " then there these they this to was were will with".split()
 )
 """English words that stand in nearly every message and so tell nothing apart."""
+
+
+Number = TypeVar("Number", float, "NDArray[np.float64]")
 
 
 @dataclass(frozen=True)
@@ -38,8 +46,12 @@ class Bm25:
         """The weight of a term that `df` of `documents` documents hold."""
         return math.log((documents - df + 0.5) / (df + 0.5) + 1)
 
-    def gain(self, tf: int, length: int, average: float) -> float:
-        """What `tf` occurrences in a document of `length` terms are worth, before the term's idf."""
+    def gain(self, tf: Number, length: Number, average: float) -> Number:
+        """What `tf` occurrences in a document of `length` terms are worth, before the term's idf.
+
+        Of arrays of float64 each element is, to the last bit, what its numbers alone give: nothing but the four
+        operations of IEEE 754 in this order.
+        """
         return tf * (self.k1 + 1) / (tf + self.k1 * (1 - self.b + self.b * length / average))
 
 
@@ -59,17 +71,14 @@ class Term:
     text: str
     prefix: bool = False
 
-    def lookup(self, analysis: Analysis) -> str:
-        """What every stored word that matches starts with."""
+    def lookups(self, analysis: Analysis) -> tuple[str, ...]:
+        """What the stored words that match start with: each with one of these, none with two."""
         if self.prefix or not analysis.fold:
-            return self.text
-        # A stem is the word's beginning but for its last letter (happy, happiness -> happi). A stem of one or
-        # two letters is taken whole: cut, it would be the beginning of half the dictionary.
-        stem = _stem(self.text)
-        return stem[:-1] if len(stem) > _SHORT_STEM else stem
+            return (self.text,)
+        return _lookups(_stem(self.text))
 
     def matches(self, word: str, analysis: Analysis) -> bool:
-        """Whether a stored word that starts with `lookup` is one that this term means."""
+        """Whether a stored word is one that this term means."""
         if self.prefix:
             return word.startswith(self.text)
         return word == self.text or (analysis.fold and _stem(word) == _stem(self.text))
@@ -141,7 +150,7 @@ def _run_terms(run: str, *, cjk: bool, starred: bool) -> list[Term]:
 
 
 def _starts(word: str, term: Term, analysis: Analysis) -> bool:
-    return word.startswith(term.lookup(analysis)) and term.matches(word, analysis)
+    return word.startswith(term.lookups(analysis)) and term.matches(word, analysis)
 
 
 def _cjk_spans(run: str, start: int, terms: list[Term]) -> list[tuple[int, int]]:
@@ -186,6 +195,16 @@ def _marks() -> str:
     first = [code for code, before in zip(marks, [0, *marks], strict=False) if code != before + 1]
     last = [code for code, after in zip(marks, [*marks[1:], 0], strict=True) if after != code + 1]
     return "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(first, last, strict=True))
+
+
+def _lookups(stem: str) -> tuple[str, ...]:
+    # A stem is the word's beginning but for its last letter (happy, happiness -> happi). A stem of one or two
+    # letters is taken whole: cut, it would be the beginning of half the dictionary.
+    if len(stem) <= _SHORT_STEM:
+        return (stem,)
+    # The one rule of the stemmer that changes more than the last letter: dying, lying, tying -> die, lie, tie.
+    irregular = (f"{stem[0]}ying",) if stem[1:] == "ie" else ()
+    return (stem[:-1], *irregular)
 
 
 _stemmer = Stemmer.Stemmer("english")

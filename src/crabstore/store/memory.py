@@ -7,6 +7,7 @@ Text    index `mem`      content and aliases
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from .batch import Batch, Column
@@ -93,11 +94,13 @@ class Memory:
         """Put every entry into the text index anew."""
         prefix = self._kv.prefix("memory")
         for key in await self._kv.scan_keys(Column.MEMORY, prefix):
-            row = await self._kv.get(Column.MEMORY, key)
-            if row is not None:
-                batch = self._kv.batch()
-                await self._index(batch, key, decode(MemoryEntry, row, key))
-                await self._kv.commit(batch)
+            await self._kv.transact(partial(self._stage_index, key=key))
+
+    async def _stage_index(self, batch: Batch, key: bytes) -> None:
+        row = await batch.get(Column.MEMORY, key)
+        if row is not None:
+            batch.expect(Column.MEMORY, key, row)
+            await self._index(batch, key, decode(MemoryEntry, row, key))
 
     async def _index(self, batch: Batch, key: bytes, entry: MemoryEntry) -> None:
         words = "\n".join([entry.content, *entry.aliases])

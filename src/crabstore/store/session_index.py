@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 from .batch import Batch, Column
 from .errors import NotFound
@@ -11,7 +13,7 @@ from .kv import KVStorage
 from .messages import HistoryEntry
 from .records import decode, encode
 from .session_records import Card, SessionMeta, SourceRow
-from .session_rows import SessionRows, place_of
+from .session_rows import SESSION_PARTS, SessionRows, place_of
 from .text import TextSearch
 from .weights import Weights
 
@@ -51,23 +53,37 @@ class SessionIndex:
             if words != (getattr(old, part) if old else ""):
                 key = self._kv.key("session", new.handle, "meta", part)
                 attrs = self.attrs(new) | {"ts": new.created_at}
-                await self._text.index(batch, "meta", key, self._redacted(words), weight=weight, attrs=attrs)
+                text = self._redacted(words)
+                await self._text.index(
+                    batch, "meta", key, text, weight=weight, attrs=attrs, group=SESSION_PARTS
+                )
 
     async def reindex(self, handle: str) -> None:
         """Build every index entry of one session anew from its content. Raises NotFound."""
-        meta = await self._kv.get_json(Column.SESSION, self._rows.meta_key(handle), SessionMeta)
-        if meta is None:
-            raise NotFound("session", handle)
-        batch = self._kv.batch()
-        await self.put_meta(batch, None, meta)
-        await self._kv.commit(batch)
-        prefix = self._rows.messages(handle)
-        for start in range(0, await self._rows.next(prefix), SLICE):
-            batch = self._kv.batch()
-            for key, row in await self._rows.range(prefix, start, start + SLICE):
-                await self.put_message(batch, meta, key, decode(HistoryEntry, row, key))
-            await self._kv.commit(batch)
+        await self._kv.transact(partial(self._stage_meta, handle=handle))
+        for start in range(0, await self._rows.next(self._rows.messages(handle)), SLICE):
+            await self._kv.transact(partial(self._stage_slice, handle=handle, start=start))
             await asyncio.sleep(0)
+
+    async def expect_meta(self, batch: Batch, handle: str) -> SessionMeta:
+        """The session's meta, which the batch then expects unchanged: writers of one session take turns.
+
+        Raises NotFound.
+        """
+        key = self._rows.meta_key(handle)
+        row = await batch.get(Column.SESSION, key)
+        if row is None:
+            raise NotFound("session", handle)
+        batch.expect(Column.SESSION, key, row)
+        return decode(SessionMeta, row, key)
+
+    async def _stage_meta(self, batch: Batch, handle: str) -> None:
+        await self.put_meta(batch, None, await self.expect_meta(batch, handle))
+
+    async def _stage_slice(self, batch: Batch, handle: str, start: int) -> None:
+        meta = await self.expect_meta(batch, handle)
+        for key, row in await self._rows.range(self._rows.messages(handle), start, start + SLICE):
+            await self.put_message(batch, meta, key, decode(HistoryEntry, row, key))
 
     async def rebuild(self, progress: Progress | None = None) -> None:
         """Build every index of every session anew from content. How far files were read is forgotten."""
@@ -77,7 +93,7 @@ class SessionIndex:
         for done, handle in enumerate(handles, 1):
             await self._kv.delete_prefix(Column.SESSION, self._kv.prefix("session", handle, "id"))
             # Where an engine stopped in the middle of a delete, rows are left that belong to no session.
-            if await self._kv.get(Column.SESSION, self._rows.meta_key(handle)) is not None:
+            with suppress(NotFound):
                 await self.reindex(handle)
             if progress:
                 progress(done, len(handles))
@@ -91,7 +107,8 @@ class SessionIndex:
         if entry.agent:
             attrs["agent"] = entry.agent
         text = self._redacted(entry.indexable())
-        await self._text.index(batch, "msg", key, text, weight=self._weights.of(entry), attrs=attrs)
+        weight = self._weights.of(entry)
+        await self._text.index(batch, "msg", key, text, weight=weight, attrs=attrs, group=SESSION_PARTS)
 
     async def _put_source(self, batch: Batch, old: SessionMeta | None, new: SessionMeta) -> None:
         was, now = (self._source_key(meta) if meta else None for meta in (old, new))

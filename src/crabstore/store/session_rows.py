@@ -11,7 +11,10 @@ from .messages import HistoryEntry
 from .records import decode
 from .session_records import Card, Recent, SessionMeta
 
-__all__ = ["SessionRows", "place_of"]
+__all__ = ["SESSION_PARTS", "SessionRows", "place_of"]
+
+SESSION_PARTS = 2
+"""Documents whose keys share ``session/{handle}`` are one session's."""
 
 
 class SessionRows:

@@ -1,9 +1,9 @@
 """Search over sessions: by their best message, their title and their summary. Reads, and never writes.
 
-A session's score is its best message's plus the better of its title's and its summary's. The two come as two
-ranked lists, so the page is found by the threshold algorithm (Fagin, Lotem, Naor, Optimal Aggregation
-Algorithms for Middleware, 2001): both lists are read deeper until no session that was not seen in full could
-still enter the page. A busy session never hides another.
+A session's score is its messages', the best one's and all of them as one document, plus the better of its title's
+and its summary's. The two come as two rankings, so the page is found by the threshold algorithm (Fagin, Lotem,
+Naor, Optimal Aggregation Algorithms for Middleware, 2001): both are read deeper until no session that was not
+seen could still enter the page. A busy session never hides another.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from .kv import KVStorage
 from .messages import HistoryEntry
 from .records import decode
 from .session_records import SessionMeta
-from .session_rows import SessionRows, place_of
-from .text import Between, Hits, TextSearch, Where
+from .session_rows import SESSION_PARTS, SessionRows, place_of
+from .text import Between, Hits, Ranking, TextSearch, Where, group_of
 from .weights import Weights
 
 __all__ = ["Excerpt", "SessionAnswer", "SessionFilter", "SessionHit", "SessionSearch"]
-
-_SESSION_PARTS = 2
-"""Documents that share `session/{handle}` are one session's."""
 
 
 @dataclass(frozen=True)
@@ -88,20 +85,14 @@ class SessionAnswer:
     """Whether these are all sessions that match."""
 
 
-@dataclass
-class _Candidate:
-    """A session as far as it was seen; a part that was not seen is worth at most what its list ended with."""
+@dataclass(frozen=True)
+class _Found:
+    """A session that matches."""
 
-    message: float | None = None
-    titles: float | None = None
-    best: bytes | None = None
-
-    def score(self) -> float:
-        return (self.message or 0.0) + (self.titles or 0.0)
-
-    def bound(self, message_floor: float, titles_floor: float) -> float:
-        message = message_floor if self.message is None else self.message
-        return message + (titles_floor if self.titles is None else self.titles)
+    handle: str
+    score: float
+    best: int | None
+    """Where its best message stands."""
 
 
 class SessionSearch:
@@ -131,47 +122,42 @@ class SessionSearch:
             self._weights.before if before is None else before,
             self._weights.after if after is None else after,
         )
-        hits = [await self._hit(query, handle, found, around) for handle, found in ranked]
+        hits = [await self._hit(query, found, around) for found in ranked]
         return SessionAnswer([hit for hit in hits if hit is not None], complete)
 
-    async def _rank(self, query: str, wanted: int, where: Where) -> tuple[list[tuple[str, _Candidate]], bool]:
+    async def _rank(self, query: str, wanted: int, where: Where) -> tuple[list[_Found], bool]:
         """The best sessions, and whether there are no others."""
-        depth = wanted * max(1, self._weights.candidates)
+        weights, depth = self._weights, wanted * max(1, self._weights.candidates)
+        titles = await self._text.rank("meta", query, where, best=1.0, whole=0.0)
+        messages = await self._text.rank("msg", query, where, best=weights.message, whole=weights.session)
         while True:
-            messages = await self._text.search("msg", query, depth, where, group=_SESSION_PARTS)
-            titles = await self._text.search("meta", query, depth, where, group=_SESSION_PARTS)
-            found = self._candidates(messages, titles)
-            floors = (_floor(messages), _floor(titles))
-            ranked = sorted(found.items(), key=lambda item: (-item[1].score(), item[0]))
-            if _certain(ranked, wanted, floors):
-                exhausted = messages.complete and titles.complete
-                return ranked[:wanted], exhausted and len(ranked) <= wanted
-            depth *= 2
+            tops = messages.top(depth), titles.top(depth)
+            groups = {group_of(hit.key, 1 + SESSION_PARTS) for top in tops for hit in top.hits}
+            ranked = self._scored(list(groups), messages, titles)
+            if all(top.complete for top in tops):
+                return ranked[:wanted], len(ranked) <= wanted
+            if len(ranked) >= wanted and ranked[wanted - 1].score > sum(map(_floor, tops)):
+                return ranked[:wanted], False
+            depth *= 4
 
-    def _candidates(self, messages: Hits, titles: Hits) -> dict[str, _Candidate]:
-        found: dict[str, _Candidate] = {}
-        for hit in messages.hits:
-            found[self._kv.parts(hit.key)[1]] = _Candidate(message=hit.score, best=hit.key)
-        for hit in titles.hits:
-            candidate = found.setdefault(self._kv.parts(hit.key)[1], _Candidate())
-            candidate.titles = hit.score
-        if messages.complete:
-            for candidate in found.values():
-                candidate.message = candidate.message or 0.0
-        if titles.complete:
-            for candidate in found.values():
-                candidate.titles = candidate.titles or 0.0
-        return found
+    def _scored(self, groups: list[bytes], messages: Ranking, titles: Ranking) -> list[_Found]:
+        """These sessions, best first, equal scores in order of their handles."""
+        found = [
+            _Found(
+                self._kv.parts(group)[1],
+                (message.score if message else 0.0) + (title.score if title else 0.0),
+                place_of(message.key) if message else None,
+            )
+            for group, message, title in zip(groups, messages.of(groups), titles.of(groups), strict=True)
+        ]
+        return sorted(found, key=lambda session: (-session.score, session.handle))
 
-    async def _hit(
-        self, query: str, handle: str, found: _Candidate, around: tuple[int, int]
-    ) -> SessionHit | None:
-        meta = await self._kv.get_json(Column.SESSION, self._rows.meta_key(handle), SessionMeta)
+    async def _hit(self, query: str, found: _Found, around: tuple[int, int]) -> SessionHit | None:
+        meta = await self._kv.get_json(Column.SESSION, self._rows.meta_key(found.handle), SessionMeta)
         if meta is None:
             return None  # deleted between the search and here
-        best = None if found.best is None else place_of(found.best)
-        window = await self._window(query, handle, best or 0, around)
-        return SessionHit(meta, found.score(), best, window)
+        window = await self._window(query, found.handle, found.best or 0, around)
+        return SessionHit(meta, found.score, found.best, window)
 
     async def _window(self, query: str, handle: str, best: int, around: tuple[int, int]) -> list[Excerpt]:
         """At most `Weights.window` messages about position `best`."""
@@ -196,24 +182,8 @@ class SessionSearch:
 
 
 def _floor(hits: Hits) -> float:
-    """What a document that is not in the list can score at most."""
+    """What a session that is not in the list can score there at most."""
     return 0.0 if hits.complete or not hits.hits else hits.hits[-1].score
-
-
-def _certain(ranked: list[tuple[str, _Candidate]], wanted: int, floors: tuple[float, float]) -> bool:
-    """Whether reading on could neither reorder the page nor bring another session into it."""
-    if floors == (0.0, 0.0):
-        return True
-    page, rest = ranked[:wanted], ranked[wanted:]
-    if len(page) < wanted or any(_partial(found, floors) for _, found in page):
-        return False
-    least = page[-1][1].score()
-    outside = max((found.bound(*floors) for _, found in rest), default=0.0)
-    return max(outside, sum(floors)) < least
-
-
-def _partial(found: _Candidate, floors: tuple[float, float]) -> bool:
-    return found.bound(*floors) > found.score()
 
 
 def _cut(text: str, spans: Iterable[tuple[int, int]], most: int) -> tuple[int, str]:

@@ -332,7 +332,7 @@ class Sessions:
     async def _stage_append(
         self, batch: Batch, handle: str, entries: Sequence[HistoryEntry], at: str
     ) -> Appended:
-        meta = await self._expect_meta(batch, handle)
+        meta = await self._index.expect_meta(batch, handle)
         known = await self._rows.known(handle, [entry.id for entry in entries if entry.id])
         start = end = await self._rows.next(self._rows.messages(handle))
         replaced = 0
@@ -370,7 +370,7 @@ class Sessions:
             batch.put(Column.SESSION, key, encode(evolve(event, ts=canonical_time(event.ts))))
 
     async def _stage_compact(self, batch: Batch, handle: str, summary: str, boundary: int | None) -> str:
-        meta = await self._expect_meta(batch, handle)
+        meta = await self._index.expect_meta(batch, handle)
         at = meta.message_count if boundary is None else boundary
         if not isinstance(at, int) or not meta.compacted_at <= at <= meta.message_count:
             raise InvalidArgument(
@@ -395,7 +395,7 @@ class Sessions:
     async def _stage_update(
         self, batch: Batch, handle: str, changes: dict[str, str | Source], updated_at: str
     ) -> tuple[SessionMeta, SessionMeta]:
-        old = await self._expect_meta(batch, handle)
+        old = await self._index.expect_meta(batch, handle)
         new = evolve(old, **changes, updated_at=max(old.updated_at, updated_at))
         if checked(new, SessionMeta) != encode(old):
             await self._index.put_meta(batch, old, new)
@@ -411,7 +411,7 @@ class Sessions:
         return len(batch.writes)
 
     async def _stage_truncate(self, batch: Batch, handle: str, keep: int) -> int:
-        meta = await self._expect_meta(batch, handle)
+        meta = await self._index.expect_meta(batch, handle)
         prefix = self._rows.messages(handle)
         count = await self._rows.next(prefix)
         first = max(keep, count - SLICE)
@@ -431,7 +431,7 @@ class Sessions:
         return count - first
 
     async def _stage_delete(self, batch: Batch, handle: str) -> bool:
-        meta = await self._expect_meta(batch, handle)
+        meta = await self._index.expect_meta(batch, handle)
         if await self._rows.next(self._rows.messages(handle)):
             return False  # somebody appended in between
         await self._text.drop_prefix(batch, "meta", self._kv.prefix("session", handle))
@@ -442,15 +442,6 @@ class Sessions:
         for key in reversed(await self._kv.scan_keys(Column.SESSION, self._kv.prefix("session", handle))):
             batch.delete(Column.SESSION, key)
         return True
-
-    async def _expect_meta(self, batch: Batch, handle: str) -> SessionMeta:
-        """The session's meta, which the batch then expects unchanged: writers of one session take turns."""
-        key = self._rows.meta_key(handle)
-        row = await batch.get(Column.SESSION, key)
-        if row is None:
-            raise NotFound("session", handle)
-        batch.expect(Column.SESSION, key, row)
-        return decode(SessionMeta, row, key)
 
 
 def _settled(entry: HistoryEntry, old: HistoryEntry | None, at: str) -> HistoryEntry:

@@ -26,8 +26,12 @@ class Weights:
     """A session's title."""
     summary: float = 3.0
     """A session's summary: the densest text there is about it."""
-    candidates: int = 10
-    """Matches looked at for each requested hit, at first: the search widens until its page is certain. It costs
+    message: float = 1.0
+    """A session's best message in its score. Raise it where one sentence is looked for."""
+    session: float = 2.0
+    """The session as one document in its score. Raise it where the words of a query are spread over a talk."""
+    candidates: int = 2
+    """Sessions looked at for each requested one, at first: the search widens until its page is certain. It costs
     or saves time, never hits."""
     before: int = 4
     """Messages shown before the best one."""

@@ -16,9 +16,10 @@ from .cases import contents
 from .entities import EntityContract
 from .primitive import PrimitiveContract
 from .sessions import SessionContract
+from .text import TextContract
 
 __all__ = ["BackendContract", "contents"]
 
 
-class BackendContract(PrimitiveContract, EntityContract, SessionContract):
+class BackendContract(PrimitiveContract, EntityContract, TextContract, SessionContract):
     """All cases. Subclass it and say how a fresh store is opened."""
