@@ -22,9 +22,10 @@ from crabstore.backends.crabdb import CrabBackend
 from crabstore.store.bm25 import tokens
 from crabstore.store.messages import HistoryEntry
 
-from .corpus import MESSAGES_PER_SESSION, Corpus
+from .corpus import ZipfCorpus
 
 BULK = 256
+MESSAGES_PER_SESSION = 40
 REPEATS = 7
 
 Row = dict[str, float | int | str]
@@ -47,15 +48,18 @@ def main() -> None:
 
 def measure(count: int) -> list[Row]:
     """The rows of one size."""
-    corpus = Corpus()
-    messages = list(corpus.messages(count))
+    corpus = ZipfCorpus()
+    messages = list(corpus.texts(count))
+    queries = {
+        query.kind: query.text for query in corpus.queries(count) if not (query.project or query.since)
+    }
     distinct = statistics.mean(len(set(tokens(text))) for text in messages[:2000])
     print(
         f"{count} messages, {sum(map(len, messages)) / 1e6:.1f} MB of text, {distinct:.1f} distinct terms each"
     )
     with tempfile.TemporaryDirectory() as folder:
-        ours = asyncio.run(crabstore(Path(folder), messages, corpus.queries()))
-        peer = fts5(Path(folder), messages, corpus.queries())
+        ours = asyncio.run(crabstore(Path(folder), messages, queries))
+        peer = fts5(Path(folder), messages, queries)
     return [row(count, what, ours[what], peer.get(what)) for what in ours]
 
 
