@@ -1,0 +1,9 @@
+"""Harnesses: how tools, context and state reach an agent's runs. The seam and its composite."""
+
+from __future__ import annotations
+
+from .base import Context, Harness
+from .hooks import Hooks
+from .scope import Scope
+
+__all__ = ["Context", "Harness", "Hooks", "Scope"]

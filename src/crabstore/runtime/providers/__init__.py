@@ -1,0 +1,1 @@
+"""Model providers: the protocol, a scripted one, and the official SDKs, imported only where they are used."""
