@@ -27,7 +27,9 @@ PURE = [
     "src/crabdb/format.py",
     "src/crabstore/store/bm25.py",
     "src/crabstore/store/keys.py",
+    "src/crabstore/store/marker.py",
     "src/crabstore/store/names.py",
+    "src/crabstore/store/tokeniser.py",
     "src/crabstore/store/weights.py",
     *(str(path.relative_to(ROOT)) for path in (ROOT / "src/crabstore/store/messages").glob("*.py")),
 ]

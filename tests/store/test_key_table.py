@@ -102,7 +102,7 @@ def test_text_stands_as_documents_postings_and_stats() -> None:
         home + b"msg/term/sea/session/h/msg/000000000000": b"1",
     }
     assert rows(Column.CONFIG, fill) == {
-        b"local/schema": b'{"text":"keyed-2","keyspace":1,"tokeniser":"words-1","rebuilding":false}'
+        b"local/schema": b'{"text":"keyed-2","keyspace":1,"tokeniser":"words-2","rebuilding":false}'
     }
 
 

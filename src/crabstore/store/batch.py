@@ -101,22 +101,22 @@ class Batch:
         keys.update(key for staged_col, key in self.added if staged_col == col and key.startswith(prefix))
         return sorted(keys)
 
-    def resolved(self, counters: Mapping[Slot, bytes | None]) -> dict[Slot, bytes | None]:
+    def resolved(self, counters: Mapping[Slot, bytes | None]) -> Mapping[Slot, bytes | None]:
         """All writes in order, the counters last, given what the store holds under the keys of `added`.
 
         Raises BadRecord if a value there is no object of counters.
         """
+        if not self.added:
+            return self.writes
         raised = {slot: add_counters(slot[1], counters[slot], deltas) for slot, deltas in self.added.items()}
         return {**self.writes, **raised}
 
     def _stage(self, col: Column, key: bytes, value: bytes | None) -> None:
         self._admit(col, key)
         slot = (col, key)
-        if slot in self.added:
-            del self.added[slot]
-        if slot in self.writes:
-            # A key staged again moves to the end: its last write decides where it stands in the order.
-            del self.writes[slot]
+        self.added.pop(slot, None)
+        # A key staged again moves to the end: its last write decides where it stands in the order.
+        self.writes.pop(slot, None)
         self.writes[slot] = value
 
     def _admit(self, col: Column, key: bytes) -> None:

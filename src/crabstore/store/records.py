@@ -95,7 +95,7 @@ def evolve(record: R, **changes: object) -> R:
 
 def rfc3339(moment: datetime) -> str:
     """UTC RFC 3339 with six fractional digits: the form whose text order is time order."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def canonical_time(text: str) -> str:
@@ -163,8 +163,11 @@ def _members(record: Record, *, unknown: bool = True) -> dict[str, object]:
 def _carries_unknown(record: Record) -> bool:
     if _UNKNOWN in record.__dict__:
         return True
-    children = (getattr(record, name) for name in _nested(type(record)))
-    return any(child is not None and _carries_unknown(child) for child in children)
+    for name in _nested(type(record)):
+        child = getattr(record, name)
+        if child is not None and _carries_unknown(child):
+            return True
+    return False
 
 
 @cache

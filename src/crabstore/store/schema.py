@@ -16,8 +16,8 @@ __all__ = ["KEYSPACE", "TOKENISER", "Schema", "read_schema", "require_keyspace"]
 KEYSPACE = 1
 """The version of the key table. It is raised when an older program would misread or damage what a newer wrote."""
 
-TOKENISER = "words-1"
-"""The name of what `bm25.tokens` does. It changes when the same text would give other terms."""
+TOKENISER = "words-2"
+"""The name of what `tokeniser.tokens` does. It changes when the same text would give other terms."""
 
 _REINDEX = "run reindex (`crabstore reindex`, or `await crabstore.store.reindex(store)`)"
 

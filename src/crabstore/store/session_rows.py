@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache, partial
 
 from .batch import Column
 from .keys import INDEX_WIDTH, position
@@ -16,31 +17,35 @@ __all__ = ["SESSION_PARTS", "SessionRows", "place_of"]
 SESSION_PARTS = 2
 """Documents whose keys share ``session/{handle}`` are one session's."""
 
+_HOMES = 1024
+"""Sessions whose prefix is kept: to quote and join the parts of a key costs more than all else that makes it."""
+
 
 class SessionRows:
     """The rows of one store's sessions."""
 
     def __init__(self, kv: KVStorage) -> None:
         self._kv = kv
+        self._home = lru_cache(_HOMES)(partial(kv.prefix, "session"))
 
     def meta_key(self, handle: str) -> bytes:
-        return self._kv.key("session", handle, "meta")
+        return self._home(handle) + b"meta"
 
     def archive_key(self, handle: str) -> bytes:
-        return self._kv.key("session", handle, "archive")
+        return self._home(handle) + b"archive"
 
     def messages(self, handle: str) -> bytes:
-        return self._kv.prefix("session", handle, "msg")
+        return self._home(handle) + b"msg/"
 
     def events(self, handle: str) -> bytes:
-        return self._kv.prefix("session", handle, "evt")
+        return self._home(handle) + b"evt/"
 
     def message_key(self, handle: str, place: int) -> bytes:
-        return self.messages(handle) + position(place).encode()
+        return b"%bmsg/%0*d" % (self._home(handle), INDEX_WIDTH, place)
 
     def id_key(self, handle: str, entry_id: str) -> bytes:
         digest = hashlib.blake2b(entry_id.encode(errors="surrogatepass"), digest_size=8).hexdigest()
-        return self._kv.key("session", handle, "id", digest)
+        return b"%bid/%b" % (self._home(handle), digest.encode())
 
     def sess_key(self, meta: SessionMeta) -> bytes:
         return self._kv.key("idx", "sess", meta.agent, meta.created_by, meta.created_at, meta.handle)
@@ -61,6 +66,8 @@ class SessionRows:
             return {}
         rows = await self._kv.get_many(Column.SESSION, [self.id_key(handle, entry_id) for entry_id in ids])
         places = {entry_id: int(row) for entry_id, row in zip(ids, rows, strict=True) if row is not None}
+        if not places:
+            return {}
         keys = [self.message_key(handle, place) for place in places.values()]
         known: dict[str, tuple[int, HistoryEntry | None]] = {}
         entries = await self._kv.get_many(Column.SESSION, keys)
@@ -68,6 +75,13 @@ class SessionRows:
             if row is not None and (entry := decode(HistoryEntry, row, key)).id == entry_id:
                 known[entry_id] = (place, entry)
         return known
+
+    async def end(self, meta: SessionMeta) -> int:
+        """One more than the position of the last message."""
+        # Where an engine without transactions was stopped in the middle of a change, the count is behind.
+        key = self.message_key(meta.handle, meta.message_count)
+        behind = await self._kv.get(Column.SESSION, key) is not None
+        return await self.next(self.messages(meta.handle)) if behind else meta.message_count
 
     async def next(self, prefix: bytes) -> int:
         """One more than the last position under `prefix`."""

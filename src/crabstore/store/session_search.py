@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .batch import Column
+from .bm25 import query_terms
 from .errors import InvalidArgument
 from .kv import KVStorage
+from .marker import Marker
 from .messages import HistoryEntry
 from .records import decode
 from .session_records import SessionMeta
@@ -122,8 +124,7 @@ class SessionSearch:
             self._weights.before if before is None else before,
             self._weights.after if after is None else after,
         )
-        hits = [await self._hit(query, found, around) for found in ranked]
-        return SessionAnswer([hit for hit in hits if hit is not None], complete)
+        return SessionAnswer(await self._hits(query, ranked, around), complete)
 
     async def _rank(self, query: str, wanted: int, where: Where) -> tuple[list[_Found], bool]:
         """The best sessions, and whether there are no others."""
@@ -152,26 +153,47 @@ class SessionSearch:
         ]
         return sorted(found, key=lambda session: (-session.score, session.handle))
 
-    async def _hit(self, query: str, found: _Found, around: tuple[int, int]) -> SessionHit | None:
-        meta = await self._kv.get_json(Column.SESSION, self._rows.meta_key(found.handle), SessionMeta)
-        if meta is None:
-            return None  # deleted between the search and here
-        window = await self._window(query, found.handle, found.best or 0, around)
-        return SessionHit(meta, found.score, found.best, window)
+    async def _hits(self, query: str, page: list[_Found], around: tuple[int, int]) -> list[SessionHit]:
+        """What is shown of each session: everything that it takes is read in two round trips."""
+        rows = await self._kv.get_many(Column.SESSION, [self._rows.meta_key(found.handle) for found in page])
+        # One that is not there was deleted between the search and here.
+        there = [
+            (found, decode(SessionMeta, row))
+            for found, row in zip(page, rows, strict=True)
+            if row is not None
+        ]
+        windows = await self._windows(query, there, around)
+        return [
+            SessionHit(meta, found.score, found.best, window)
+            for (found, meta), window in zip(there, windows, strict=True)
+        ]
 
-    async def _window(self, query: str, handle: str, best: int, around: tuple[int, int]) -> list[Excerpt]:
-        """At most `Weights.window` messages about position `best`."""
-        most = max(1, self._weights.window)
-        before = min(max(0, around[0]), most - 1)
-        start = max(0, best - before)
-        stop = min(best + max(0, around[1]) + 1, start + most)
-        rows = await self._rows.range(self._rows.messages(handle), start, stop)
-        return [self._excerpt(query, key, row) for key, row in rows]
+    async def _windows(
+        self, query: str, there: list[tuple[_Found, SessionMeta]], around: tuple[int, int]
+    ) -> list[list[Excerpt]]:
+        """The window of each session."""
+        marker = Marker(query_terms(query), self._text.analysis())
+        wanted = [
+            [self._rows.message_key(found.handle, place) for place in self._places(found, meta, around)]
+            for found, meta in there
+        ]
+        keys = [key for window in wanted for key in window]
+        rows = dict(zip(keys, await self._kv.get_many(Column.SESSION, keys), strict=True))
+        return [
+            [self._excerpt(marker, key, row) for key in window if (row := rows[key]) is not None]
+            for window in wanted
+        ]
 
-    def _excerpt(self, query: str, key: bytes, row: bytes) -> Excerpt:
+    def _places(self, found: _Found, meta: SessionMeta, around: tuple[int, int]) -> range:
+        """At most `Weights.window` positions about the best message's."""
+        best, most = found.best or 0, max(1, self._weights.window)
+        start = max(0, best - min(max(0, around[0]), most - 1))
+        return range(start, min(best + max(0, around[1]) + 1, start + most, meta.message_count))
+
+    def _excerpt(self, marker: Marker, key: bytes, row: bytes) -> Excerpt:
         entry = decode(HistoryEntry, row, key)
         text = entry.text
-        spans = self._text.spans(query, text)
+        spans = marker.spans(text)
         start, snippet = _cut(text, spans, self._weights.snippet)
         inside = [
             (begin - start, end - start)
@@ -188,7 +210,7 @@ def _floor(hits: Hits) -> float:
 
 def _cut(text: str, spans: Iterable[tuple[int, int]], most: int) -> tuple[int, str]:
     """At most `most` bytes of `text` about its first match: where they begin, and the text."""
-    if len(text.encode(errors="surrogatepass")) <= most:
+    if len(text) <= most // 4 or len(text.encode(errors="surrogatepass")) <= most:
         return 0, text
     first = next(iter(spans), (0, 0))[0]
     # A quarter of the snippet stands before the match: enough to see what it is about.

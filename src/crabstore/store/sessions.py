@@ -334,7 +334,7 @@ class Sessions:
     ) -> Appended:
         meta = await self._index.expect_meta(batch, handle)
         known = await self._rows.known(handle, [entry.id for entry in entries if entry.id])
-        start = end = await self._rows.next(self._rows.messages(handle))
+        start = end = await self._rows.end(meta)
         replaced = 0
         latest = meta.updated_at
         for entry in entries:
@@ -417,17 +417,17 @@ class Sessions:
         first = max(keep, count - SLICE)
         if first >= count:
             return 0
+        changes: dict[str, int] = {"message_count": first}
+        if meta.compacted_at > first:
+            changes["compacted_at"] = 0
+            batch.delete(Column.SESSION, self._rows.archive_key(handle))
+        await self._index.put_meta(batch, meta, evolve(meta, **changes))
         for key, row in reversed(await self._rows.range(prefix, first, None)):
             await self._text.drop(batch, "msg", key)
             entry = decode(HistoryEntry, row, key)
             if entry.id:
                 batch.delete(Column.SESSION, self._rows.id_key(handle, entry.id))
             batch.delete(Column.SESSION, key)
-        changes: dict[str, int] = {"message_count": first}
-        if meta.compacted_at > first:
-            changes["compacted_at"] = 0
-            batch.delete(Column.SESSION, self._rows.archive_key(handle))
-        await self._index.put_meta(batch, meta, evolve(meta, **changes))
         return count - first
 
     async def _stage_delete(self, batch: Batch, handle: str) -> bool:

@@ -13,9 +13,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from .batch import Batch, Column
-from .bm25 import Analysis, Bm25, query_terms, term_spans
+from .bm25 import Analysis, Bm25, query_terms
 from .errors import InvalidArgument
 from .kv import KVStorage
+from .marker import Marker
 from .records import encode
 from .schema import Schema, read_schema
 
@@ -122,7 +123,7 @@ class TextSearch(ABC):
 
     def spans(self, query: str, text: str) -> list[tuple[int, int]]:
         """Where the words of `text` stand that `query` matches: (start, end) in characters, ascending."""
-        return term_spans(text, query_terms(query), self._analysis)
+        return Marker(query_terms(query), self._analysis).spans(text)
 
     @abstractmethod
     async def index(

@@ -22,7 +22,11 @@ Mark: TypeAlias = str
 """What is special about a message: "", "injected", "summary", "error" (see `HistoryEntry`), or a later one."""
 
 _REMINDER = ("<system-reminder>", "</system-reminder>")
-_BLOB = re.compile(r"data:[\w/+.-]{0,80};base64,[A-Za-z0-9+/=]*|(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{512,}={0,2}")
+_BLOB_URL = ";base64,"
+_BLOB_SIZE = 512
+_BLOB = re.compile(
+    rf"data:[\w/+.-]{{0,80}}{_BLOB_URL}[A-Za-z0-9+/=]*|(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{{_BLOB_SIZE},}}={{0,2}}"
+)
 
 
 class HistoryEntry(Record, omit_defaults=True):
@@ -115,10 +119,11 @@ class HistoryEntry(Record, omit_defaults=True):
         credentials stand in them often enough; an assistant that calls tools without a word gives their
         names.
         """
-        if self.mark == "injected" or self.role not in ("user", "assistant"):
+        role = self.role
+        if self.mark == "injected" or role not in ("user", "assistant"):
             return ""
         text = _without_blobs(without_reminders(self.text)).strip()
-        if not text and self.role == "assistant":
+        if not text and role == "assistant":
             return " ".join(call.name for call in self.tool_calls if call.name)
         return text
 
@@ -135,4 +140,7 @@ def without_reminders(text: str) -> str:
 
 
 def _without_blobs(text: str) -> str:
+    # Most texts are too short for a bare blob: two look-ups then save the search at each of their words.
+    if len(text) < _BLOB_SIZE and _BLOB_URL not in text:
+        return text
     return _BLOB.sub(" ", text)

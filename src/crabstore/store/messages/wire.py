@@ -16,6 +16,8 @@ from .blocks import Block, Document, Image, Text, Thinking, ToolCall, ToolResult
 
 __all__ = ["content_list", "read_blocks", "read_role", "string"]
 
+_BESIDE_CONTENT = frozenset(("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call"))
+"""Members of a message that hold what others put into its content."""
 _ROLES = {"developer": "system", "function": "tool", "human": "user", "model": "assistant"}
 
 
@@ -35,7 +37,10 @@ def read_blocks(format_name: str, message: dict[str, Json]) -> tuple[Block, ...]
         return tuple(_item_blocks(message))
     if string(message.get("role")) in ("tool", "function"):
         return (_chat_result(message),)
-    return (*_reasoning_field(message), *_content(message.get("content")), *_chat_extras(message))
+    blocks = tuple(_content(message.get("content")))
+    if _BESIDE_CONTENT.isdisjoint(message):
+        return blocks
+    return (*_reasoning_field(message), *blocks, *_chat_extras(message))
 
 
 def content_list(content: Json) -> list[Json]:
@@ -53,8 +58,8 @@ def string(value: Json) -> str:
 # -- parts: the elements of a content list, of Anthropic and OpenAI alike --
 
 
-def _content(content: Json) -> Iterator[Block]:
-    return (_part(part) for part in content_list(content))
+def _content(content: Json) -> list[Block]:
+    return [_part(part) for part in content_list(content)]
 
 
 def _part(part: Json) -> Block:
