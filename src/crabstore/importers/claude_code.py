@@ -93,7 +93,8 @@ class _Reader:
     """Reads one file; `_anchors` leads from the uuid of any line to the entry that it belongs to or follows."""
 
     def __init__(self, path: PurePath, sidecar: Mapping[str, Json]) -> None:
-        self._path = path
+        self._agent = path.stem.removeprefix(AGENT_FILE) if path.stem.startswith(AGENT_FILE) else None
+        self._named = _session_named(path)
         self._sidecar = sidecar
         self._anchors: dict[str, str] = {}
         self._threads: dict[str, Thread] = {}
@@ -276,21 +277,17 @@ class _Reader:
     def _identity(self, row: Mapping[str, Json]) -> tuple[str, str]:
         """The session's original id and its parent's: by the file's place, or by what its lines say."""
         session = self._session = self._session_id(row)
-        if self._path.stem.startswith(AGENT_FILE):
+        if self._agent is not None:
             spawner = string(self._sidecar.get("parentAgentId"))
-            agent = self._path.stem.removeprefix(AGENT_FILE)
-            return f"{session}/{agent}", f"{session}/{spawner}" if spawner else session
+            return f"{session}/{self._agent}", f"{session}/{spawner}" if spawner else session
         if row.get("isSidechain") is True:
             return f"{session}/{string(row.get('agentId')) or self._sidechain(row)}", session
         return session, ""
 
     def _session_id(self, row: Mapping[str, Json]) -> str:
-        named = self._path.stem
-        if "subagents" in self._path.parts:
-            named = self._path.parts[self._path.parts.index("subagents") - 1]
-        if _UUID.fullmatch(named):
-            return named
-        return string(row.get("sessionId")) or self._session or named
+        if _UUID.fullmatch(self._named):
+            return self._named
+        return string(row.get("sessionId")) or self._session or self._named
 
     def _sidechain(self, row: Mapping[str, Json]) -> str:
         """Names an inline sidechain of versions that gave them no id: by the uuid of its root."""
@@ -298,6 +295,13 @@ class _Reader:
         root = self._sidechains.get(parent, uuid)
         self._sidechains[uuid] = root
         return root
+
+
+def _session_named(path: PurePath) -> str:
+    """What the file's place calls its session."""
+    if "subagents" in path.parts:
+        return path.parts[path.parts.index("subagents") - 1]
+    return path.stem
 
 
 def _message(row: Mapping[str, Json], kind: str) -> dict[str, Json] | None:

@@ -51,6 +51,8 @@ class Thread:
     _tree: dict[str, str] = field(default_factory=dict)
     _prompts: dict[str, list[str]] = field(default_factory=dict)
     _contents: dict[bytes, str] = field(default_factory=dict)
+    _digested: tuple[HistoryEntry | None, bytes] = (None, b"")
+    """The line of which the digest was made last, and that: it is asked for twice."""
     _open: OrderedDict[str, _Open] = field(default_factory=OrderedDict)
     _unsent: HistoryEntry | None = None
     _titles: dict[str, str] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class Thread:
 
     def replayed(self, line: HistoryEntry) -> str:
         """The id of the entry that a line with this parent, time and content became; "" if none did yet."""
-        return self._contents.get(_digest(line), "") if line.ts else ""
+        return self._contents.get(self._digest(line), "") if line.ts else ""
 
     def grow(self, message_id: str, line: HistoryEntry, size: int) -> str | None:
         """Add a line to the open message of this id; the id of its entry, or None if there is none open."""
@@ -171,7 +173,12 @@ class Thread:
 
     def _note(self, line: HistoryEntry, entry_id: str) -> None:
         if line.ts:
-            self._contents.setdefault(_digest(line), entry_id)
+            self._contents.setdefault(self._digest(line), entry_id)
+
+    def _digest(self, line: HistoryEntry) -> bytes:
+        if self._digested[0] is not line:
+            self._digested = line, _digest(line)
+        return self._digested[1]
 
     def inactive(self) -> frozenset[str]:
         """The entries off the active branch.

@@ -34,7 +34,7 @@ _MAX_STARTS = 16
 _GROWING = "the last line is not complete: it may still be being written"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _NULS = re.compile(rb"\0+")
-_FIRST_KEY = re.compile(r'\{\s*"(?:[^"\\]|\\.){1,64}"\s*:')
+_FIRST_KEY = re.compile(rb'\{\s*"(?:[^"\\]|\\.){1,64}"\s*:')
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class _Reader:
     """Reads the lines of one file, and remembers how they start."""
 
     def __init__(self) -> None:
-        self._starts: dict[str, None] = {}
+        self._starts: dict[bytes, None] = {}
 
     def read(self, number: int, offset: int, line: bytes, *, last: bool) -> Iterator[JsonLine | BadLine]:
         try:
@@ -189,7 +189,9 @@ class _Reader:
         yield JsonLine(number, offset, 0, value, len(line))
 
     def _remember(self, line: bytes) -> None:
-        start = _FIRST_KEY.match(line[:80].decode(errors="replace"))
+        if line.startswith(tuple(self._starts)):
+            return
+        start = _FIRST_KEY.match(line[:80])
         if start and len(self._starts) < _MAX_STARTS:
             self._starts[start[0]] = None
 
@@ -223,7 +225,9 @@ class _Reader:
         line, and does not reach the end.
         """
         starts = sorted(
-            match.start() for start in self._starts for match in re.finditer(re.escape(start), text[at:])
+            match.start()
+            for start in self._starts
+            for match in re.finditer(re.escape(start.decode(errors="replace")), text[at:])
         )
         for start in starts[:_MAX_STARTS]:
             values, failed_at = _glued(text[at + start :])

@@ -14,6 +14,7 @@ from ..store.records import Json, rfc3339
 
 __all__ = ["has_zone", "timestamp"]
 
+_USUAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{3}|\d{6})Z", re.ASCII)
 _ISO = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9})\d*)?)?)?\s*"
     r"([Zz]|[+-]\d{2}(?::?\d{2})?)?"
@@ -31,6 +32,8 @@ def timestamp(value: Json) -> str:
     if not isinstance(value, str):
         return ""
     text = value.strip()
+    if _USUAL.fullmatch(text) and (usual := _from_usual(text)):
+        return usual
     if _EPOCH.fullmatch(text):
         return _from_epoch(float(text))
     match = _ISO.fullmatch(text)
@@ -54,6 +57,15 @@ def _from_epoch(value: float) -> str:
         return rfc3339(_EPOCH_START + timedelta(seconds=seconds)) if seconds > 0 else ""
     except (OverflowError, ValueError):
         return ""
+
+
+def _from_usual(text: str) -> str:
+    """What nearly every line of a transcript has, read by the interpreter itself; "" if that cannot."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:  # a leap second, or no time at all
+        return ""
+    return rfc3339(moment) if moment >= _EPOCH_START else ""
 
 
 def _from_iso(match: re.Match[str]) -> str:

@@ -95,7 +95,7 @@ def evolve(record: R, **changes: object) -> R:
 
 def rfc3339(moment: datetime) -> str:
     """UTC RFC 3339 with six fractional digits: the form whose text order is time order."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def canonical_time(text: str) -> str:

@@ -100,7 +100,7 @@ class HistoryEntry(Record, omit_defaults=True):
     @property
     def text(self) -> str:
         """The text blocks, joined by newlines; no thinking, no tool traffic."""
-        return "\n".join(block.text for block in self.blocks if isinstance(block, Text) and block.text)
+        return "\n".join([block.text for block in self.blocks if isinstance(block, Text) and block.text])
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
