@@ -24,7 +24,7 @@ from ...store.messages import (
 from ...store.messages.wire import content_list, string
 from ...store.records import Json, evolve
 
-__all__ = ["as_object", "convert", "safe_id", "safe_name"]
+__all__ = ["as_object", "convert", "parsed", "safe_id", "safe_name"]
 
 _Part = dict[str, Json]
 _Translate = Callable[[HistoryEntry], Iterator[_Part]]
@@ -165,6 +165,17 @@ def as_object(arguments: Json) -> dict[str, Json]:
     if arguments is None or arguments == "":
         return {}
     return arguments if isinstance(arguments, dict) else {"arguments": arguments}
+
+
+def parsed(arguments: str) -> Json:
+    """Arguments as a model wrote them: the JSON value, no arguments at all as none, or the raw text."""
+    if not arguments.strip():
+        return {}
+    try:
+        value: Json = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
+    return value
 
 
 def _inline_images(message: _Part) -> Iterator[str]:
