@@ -16,7 +16,7 @@ import pytest
 from typer.main import get_command
 
 from crabstore.cli import failures
-from crabstore.cli.app import app, main
+from crabstore.cli.app import build, main
 from crabstore.cli.failures import ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def sections() -> dict[str, str]:
 
 def commands(command: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, set[str]]]:
     """Every command, and its own options."""
-    command = command or get_command(app)
+    command = command or get_command(build())
     children = getattr(command, "commands", None)
     if children is None:
         yield " ".join(words), {name for parameter in command.params for name in parameter.opts} - GLOBAL

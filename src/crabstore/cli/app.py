@@ -1,34 +1,62 @@
-"""The command `crabstore`: its nouns, and what happens to a command line that is none."""
+"""The command `crabstore`: its nouns, and what happens to a command line that is none.
+
+A command's module is imported when the command line begins with its name: most of what one command needs, no other
+does, and every start of the process would pay for it.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Annotated, cast
 
 import typer
 from typer.main import get_command
 
-from . import agents, memory, sessions, skills
 from .call import JsonOption, StoreOption, command, report, take_globals
-from .demo import demo
 from .failures import ExitCode, Failure
-from .importing import import_transcripts
-from .maintenance import compact, reindex, stats, verify
-from .rescue import backup, repair
-from .search import search
 
-__all__ = ["app", "main"]
+__all__ = ["build", "main"]
+
+COMMANDS = {
+    "import": "importing:import_transcripts",
+    "search": "search:search",
+    "sessions": "sessions:app",
+    "agents": "agents:app",
+    "memory": "memory:app",
+    "skills": "skills:app",
+    "stats": "maintenance:stats",
+    "verify": "maintenance:verify",
+    "compact": "maintenance:compact",
+    "backup": "rescue:backup",
+    "repair": "rescue:repair",
+    "reindex": "maintenance:reindex",
+    "demo": "demo:demo",
+}
+"""Where each command stands, or the group of a noun's commands."""
 
 # Typer releases stand on different clicks: what the public BadParameter derives from is the one in use.
 _UsageError = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
-app = typer.Typer(
-    name="crabstore",
-    help="Every agent session in one file, found again by what was said.",
-    add_completion=False,
-    rich_markup_mode=None,
-)
+
+def build(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with these commands."""
+    app = typer.Typer(
+        name="crabstore",
+        help="Every agent session in one file, found again by what was said.",
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_root)
+    for name in names:
+        module, _, attribute = COMMANDS[name].partition(":")
+        found = getattr(import_module(f".{module}", __package__), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            command(app, name)(found)
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -39,8 +67,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def root(
+def _root(
     parsed: typer.Context,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -51,25 +78,12 @@ def root(
     take_globals(parsed, store, json)
 
 
-command(app, "import")(import_transcripts)
-command(app, "search")(search)
-app.add_typer(sessions.app, name="sessions")
-app.add_typer(agents.app, name="agents")
-app.add_typer(memory.app, name="memory")
-app.add_typer(skills.app, name="skills")
-command(app, "stats")(stats)
-command(app, "verify")(verify)
-command(app, "compact")(compact)
-command(app, "backup")(backup)
-command(app, "repair")(repair)
-command(app, "reindex")(reindex)
-command(app, "demo")(demo)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (default: this process's); the exit code (see `ExitCode`)."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     _accept_any_text()
+    # An option that stands first may have a value that is a command's name; then all are there.
+    app = build(words[:1] if words[0] in COMMANDS else COMMANDS)
     try:
         code = get_command(app).main(words, prog_name="crabstore", standalone_mode=False)
     except _UsageError as error:

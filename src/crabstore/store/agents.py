@@ -11,7 +11,6 @@ types names, and renaming an agent moves nothing but that.
 from __future__ import annotations
 
 import msgspec
-from ulid import ULID
 
 from .batch import Batch, Column
 from .errors import InvalidArgument, NameTaken, NotFound
@@ -83,6 +82,8 @@ class Agents:
 
     async def create(self, config: AgentConfig) -> AgentConfig:
         """Store a new agent under a new id. Raises NameTaken, or InvalidArgument for a bad name."""
+        from ulid import ULID  # noqa: PLC0415 - needed for a new agent alone, and takes longer than opening a store
+
         checked(config, AgentConfig)
         agent = evolve(config, id=str(ULID()))
         await self.put(agent)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 
-import yaml
-
 from .batch import Batch, Column
 from .errors import StoreError
 from .kv import KVStorage
@@ -109,6 +107,8 @@ def _front_matter(body: str) -> dict[object, object]:
     ends = [at for at, line in enumerate(lines) if at and line.rstrip() == _FENCE]
     if not ends:
         raise InvalidSkill("", "the YAML front matter has no closing `---`")
+    import yaml  # noqa: PLC0415 - needed for a skill that is stored, not for a store that is opened
+
     try:
         front = yaml.safe_load("\n".join(lines[1 : ends[0]]))
     except yaml.YAMLError as error:
