@@ -111,7 +111,11 @@ def test_every_public_method_of_an_interface_is_on_the_interfaces_page() -> None
 
 def test_the_numbers_of_the_search_page_are_the_defaults() -> None:
     numbers = {row[0].strip("`"): row[1] for row in rows("search.md") if row[0].startswith("`")}
-    stated = {name: float(value) for name, value in numbers.items() if name not in ("Bm25", "Weights")}
+    stated = {
+        name: value == "on" if value in ("on", "off") else float(value)
+        for name, value in numbers.items()
+        if name not in ("Bm25", "Weights")
+    }
     defaults = dataclasses.asdict(crabstore.Bm25()) | dataclasses.asdict(crabstore.Weights())
     assert stated == defaults
 

@@ -93,13 +93,15 @@ def test_text_stands_as_documents_postings_and_stats() -> None:
         home + b"meta/stats": b'{"docs":1,"length":1,"groups":1}',
         home + b"meta/term/crab/session/h/meta/title": b"1",
         home + b"msg/doc/session/h/msg/000000000000": (
-            b'{"len":3,"weight":1.5,"terms":["crab","sea"],' + attrs + b'"role":"user",'
+            b'{"len":5,"weight":1.5,"terms":["crab","sea","march","2026"],' + attrs + b'"role":"user",'
             b'"ts":"2026-03-01T10:00:00.000000Z"},"group":2}'
         ),
-        home + b"msg/group/session/h": b'{"docs":1,"length":3}',
-        home + b"msg/stats": b'{"docs":1,"length":3,"groups":1}',
+        home + b"msg/group/session/h": b'{"docs":1,"length":5}',
+        home + b"msg/stats": b'{"docs":1,"length":5,"groups":1}',
         home + b"msg/term/crab/session/h/msg/000000000000": b"2",
         home + b"msg/term/sea/session/h/msg/000000000000": b"1",
+        home + b"msg/term/march/session/h/msg/000000000000": b"1",
+        home + b"msg/term/2026/session/h/msg/000000000000": b"1",
     }
     assert rows(Column.CONFIG, fill) == {
         b"local/schema": b'{"text":"keyed-2","keyspace":1,"tokeniser":"words-2","rebuilding":false}'

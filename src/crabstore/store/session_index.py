@@ -25,6 +25,9 @@ Redact = Callable[[str], str]
 Progress = Callable[[int, int], None]
 """What hears how far long work is: so many sessions done, of so many."""
 
+_NAMES = "january february march april may june july august september october november december"
+_MONTHS = {f"{number:02}": name for number, name in enumerate(_NAMES.split(), 1)}
+
 SLICE = 256
 """Messages handled in one commit of long work: it bounds the batch, and how long the event loop is kept."""
 
@@ -106,9 +109,21 @@ class SessionIndex:
         attrs = self.attrs(meta) | {"role": entry.role, "ts": entry.ts}
         if entry.agent:
             attrs["agent"] = entry.agent
-        text = self._redacted(entry.indexable())
+        text = entry.indexable()
+        if text:
+            text = self._redacted("\n".join((text, *self._beside(entry))))
         weight = self._weights.of(entry)
         await self._text.index(batch, "msg", key, text, weight=weight, attrs=attrs, group=SESSION_PARTS)
+
+    def _beside(self, entry: HistoryEntry) -> list[str]:
+        """The words under which a message is found that it does not say itself: who spoke, and when.
+
+        Not who opened the session: a name that is on every message tells nothing apart, and would drown the word.
+        """
+        name = entry.message.get("name")
+        speaker = name if isinstance(name, str) else entry.agent
+        month = f"{_MONTHS.get(entry.ts[5:7], '')} {entry.ts[:4]}"
+        return [speaker] * self._weights.speakers + [month] * self._weights.dates
 
     async def _put_source(self, batch: Batch, old: SessionMeta | None, new: SessionMeta) -> None:
         was, now = (self._source_key(meta) if meta else None for meta in (old, new))

@@ -11,8 +11,8 @@ __all__ = ["Weights"]
 
 @dataclass(frozen=True)
 class Weights:
-    """The judgement numbers of session search. Weights of documents take effect as documents are indexed; run
-    reindex after changing `user`, `tool_call`, `assistant`, `derived`, `title` or `summary`."""
+    """The judgement numbers of session search. The first eight take effect as documents are indexed; run reindex
+    after changing one of them."""
 
     user: float = 1.5
     """A person's own words. They are few and chosen; lower it if prompts are mostly pasted text."""
@@ -26,6 +26,12 @@ class Weights:
     """A session's title."""
     summary: float = 3.0
     """A session's summary: the densest text there is about it."""
+    speakers: bool = True
+    """Index who spoke, where a message names them, beside what was said. Switch it off where names are no words
+    to ask by."""
+    dates: bool = True
+    """Index the month and the year, as ``march 2024``, beside what was said. Switch it off where a bare "may" or
+    "2024" must find only what was said of it; days are for `since` and `until`."""
     message: float = 1.0
     """A session's best message in its score. Raise it where one sentence is looked for."""
     session: float = 2.0
