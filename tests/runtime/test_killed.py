@@ -172,8 +172,8 @@ async def require_sound(store: Backend, told: list[HistoryEntry]) -> None:
     assert [entry for entry in told if entry not in stored] == []
     loaded = await store.sessions.load("h")
     assert loaded is not None
-    entries = (*loaded.entries, HistoryEntry.user("next"))
     for provider in (AnthropicProvider("key"), OpenAIProvider("key")):
+        entries = (*loaded.entries, HistoryEntry.user("next", format=provider.format))
         kind = provider.format.partition("-")[0]
         require_valid(kind, provider.parameters(Request(model="m", entries=entries)))
 

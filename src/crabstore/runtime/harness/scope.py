@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from ...store.agents import AgentConfig
@@ -13,6 +14,8 @@ from .base import Context, Harness
 from .guard import Guard
 
 __all__ = ["Scope"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Scope:
@@ -47,7 +50,7 @@ class Scope:
             return ToolOutput(f"the arguments of {call.name} must be a JSON object", is_error=True)
         with self._guard.containing(harness, "dispatch") as attempt:
             output = await harness.dispatch(context, call)
-            return require_output(output)
+            return _require_output(output)
         return ToolOutput(f"{call.name} failed: {attempt.shown}", is_error=True)
 
     async def preprocess(self, context: Context, entry: HistoryEntry) -> list[HistoryEntry]:
@@ -66,23 +69,27 @@ class Scope:
                 await harness.on_event(context, event)
 
     def _admit(self, harness: Harness) -> None:
+        """Take in what a harness grants; a tool that no model could be told of is left out and reported."""
         with self._guard.containing(harness, "schema"):
             granted = frozenset(harness.scoped_tools(self.agent))
-            tools = [tool for tool in harness.schema(self.agent) if tool.name in granted]
-            usage = harness.usage(self.agent) if tools else ""
-            self._require_new(tools)
-            self._owners.update((tool.name, harness) for tool in tools)
-            self._tools.extend(tools)
+            offered = [tool for tool in harness.schema(self.agent) if tool.name in granted]
+            usage = harness.usage(self.agent) if offered else ""
             self._usages.append(usage)
+            for tool in offered:
+                with self._guard.containing(harness, "schema"):
+                    self._take(harness, tool)
 
-    def _require_new(self, tools: Sequence[Tool]) -> None:
-        for tool in tools:
-            if tool.name in self._owners:
-                owner = self._owners[tool.name].name
-                raise ValueError(f"the tool {tool.name!r} belongs to the harness {owner!r} already")
+    def _take(self, harness: Harness, tool: Tool) -> None:
+        if not _NAME.fullmatch(tool.name):
+            raise ValueError(f"the tool name {tool.name!r} is not 1 to 64 letters, digits, _ or -")
+        if tool.name in self._owners:
+            owner = self._owners[tool.name].name
+            raise ValueError(f"the tool {tool.name!r} belongs to the harness {owner!r} already")
+        self._owners[tool.name] = harness
+        self._tools.append(tool)
 
 
-def require_output(output: object) -> ToolOutput:
+def _require_output(output: object) -> ToolOutput:
     """`output`, if a harness answered with what it has to. Raises TypeError."""
     if not isinstance(output, ToolOutput) or not isinstance(output.text, str):
         raise TypeError(f"it answered with {type(output).__name__}, not with a ToolOutput of text")

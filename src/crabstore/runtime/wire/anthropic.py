@@ -7,7 +7,8 @@ signature.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...store.messages import HistoryEntry, ToolCall
@@ -15,7 +16,7 @@ from ...store.messages.wire import content_list, string
 from ...store.records import Json
 from ..providers.protocol import ProviderEvent, Reply, TextDelta, ThinkingDelta, Usage
 from ..tools import Tool
-from .convert import as_object, convert, parsed
+from .convert import as_object, convert, parsed, safe_name
 
 __all__ = ["MessageStream", "Rendered", "render", "tool_choice", "tools"]
 
@@ -44,9 +45,10 @@ def render(entries: Sequence[HistoryEntry]) -> Rendered:
     system: list[str] = []
     turns: list[tuple[str, list[_Block]]] = []
     for entry in convert(entries, "anthropic"):
-        role = string(entry.message.get("role"))
-        content = list(_sound(entry.message.get("content")))
-        if role not in ("user", "assistant"):
+        role = entry.message.get("role")
+        role = role if role in ("user", "assistant") else "system"
+        content = list(_sound(role, entry.message.get("content")))
+        if role == "system":
             system.extend(string(block.get("text")) for block in content)
         elif content and turns and turns[-1][0] == role:
             turns[-1][1].extend(content)
@@ -73,27 +75,100 @@ def tool_choice(choice: Json) -> Json:
     return {"type": kinds[choice]} if choice in kinds else {"type": "tool", "name": choice}
 
 
-def _sound(content: Json) -> Iterator[_Block]:
-    """The blocks of a message that the API takes back."""
+def _sound(role: str, content: Json) -> Iterator[_Block]:
+    """The blocks of a message that the API takes back from this role."""
+    called: set[str] = set()
     for part in content_list(content):
         block: Json = {"type": "text", "text": part} if isinstance(part, str) else part
-        if isinstance(block, dict) and _is_sound(block):
-            yield _with_object_input({name: value for name, value in block.items() if value is not None})
+        sound = _taken(role, block) if isinstance(block, dict) else None
+        if sound is None or string(sound.get("id")) in called:
+            continue
+        if sound["type"] == "tool_use":
+            called.add(string(sound.get("id")))
+        yield sound
 
 
-def _is_sound(block: _Block) -> bool:
-    match block.get("type"):
-        case "text":
-            return bool(string(block.get("text")).strip())
-        case "thinking":
-            return bool(string(block.get("signature")))
-    return bool(block.get("type"))
+def _taken(role: str, block: _Block) -> _Block | None:
+    reader = _READERS.get((role, string(block.get("type"))))
+    return reader(block) if reader else None
 
 
-def _with_object_input(block: _Block) -> _Block:
-    if block["type"] != "tool_use" or isinstance(block.get("input"), dict):
-        return block
-    return {**block, "input": as_object(block.get("input"))}
+def _text(block: _Block) -> _Block | None:
+    text = string(block.get("text"))
+    citations = {"citations": block["citations"]} if block.get("citations") else {}
+    return {"type": "text", "text": text, **citations} if text.strip() else None
+
+
+def _thinking(block: _Block) -> _Block | None:
+    return _as_it_is(block) if string(block.get("signature")) else None
+
+
+def _tool_use(block: _Block) -> _Block | None:
+    call_id, name = _id(block.get("id")), safe_name(string(block.get("name")))
+    call: _Block = {"type": "tool_use", "id": call_id, "name": name, "input": as_object(block.get("input"))}
+    return call if call_id else None
+
+
+def _tool_result(block: _Block) -> _Block | None:
+    call_id = _id(block.get("tool_use_id"))
+    result: _Block = {"type": "tool_result", "tool_use_id": call_id}
+    if content := _result_content(block.get("content")):
+        result["content"] = content
+    if block.get("is_error") is True:
+        result["is_error"] = True
+    return result if call_id else None
+
+
+def _result_content(content: Json) -> Json:
+    """What may stand in a result; what else a program may have put there is left out."""
+    if isinstance(content, str):
+        return content
+    parts = (part for part in content_list(content) if isinstance(part, dict))
+    return [part for part in parts if part.get("type") in _IN_RESULTS]
+
+
+def _as_it_is(block: _Block) -> _Block:
+    """A request may carry few marks for the cache, and they are the provider's to set."""
+    return {name: value for name, value in block.items() if value is not None and name != "cache_control"}
+
+
+def _sourced(block: _Block) -> _Block | None:
+    return _as_it_is(block) if isinstance(block.get("source"), dict) else None
+
+
+def _id(value: Json) -> str:
+    return _UNSAFE.sub("_", string(value))
+
+
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+_IN_RESULTS = ("text", "image", "document", "search_result")
+
+_READERS: dict[tuple[str, str], Callable[[_Block], _Block | None]] = {
+    ("system", "text"): _text,
+    ("user", "text"): _text,
+    ("user", "image"): _sourced,
+    ("user", "document"): _sourced,
+    ("user", "search_result"): _as_it_is,
+    ("user", "tool_result"): _tool_result,
+    ("assistant", "text"): _text,
+    ("assistant", "thinking"): _thinking,
+    ("assistant", "redacted_thinking"): _as_it_is,
+    ("assistant", "tool_use"): _tool_use,
+    **{
+        ("assistant", kind): _as_it_is
+        for kind in (
+            *(
+                "server_tool_use",
+                "web_search_tool_result",
+                "web_fetch_tool_result",
+                "code_execution_tool_result",
+            ),
+            *("bash_code_execution_tool_result", "text_editor_code_execution_tool_result"),
+            *("tool_search_tool_result", "mcp_tool_use", "mcp_tool_result"),
+        )
+    },
+}
+"""Who may say what. A block of a kind that is not here, in an import say, would have the whole history refused."""
 
 
 def _unique(turns: list[tuple[str, list[_Block]]]) -> list[dict[str, Json]]:

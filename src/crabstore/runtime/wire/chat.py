@@ -17,7 +17,7 @@ from ...store.messages.wire import content_list, string
 from ...store.records import Json
 from ..providers.protocol import ProviderEvent, Reply, TextDelta, ThinkingDelta, Usage
 from ..tools import Tool
-from .convert import as_object, convert, parsed
+from .convert import as_object, convert, parsed, safe_name
 
 __all__ = ["ChunkStream", "render", "tool_choice", "tools"]
 
@@ -69,41 +69,65 @@ def _sound(message: _Message) -> _Message | None:
         return _assistant(message)
     if role == "tool":
         call_id = string(message.get("tool_call_id"))
-        return {"role": "tool", "tool_call_id": call_id, "content": _result_text(message.get("content"))}
-    content = message.get("content")
-    if role not in ("user", "system", "developer") or not content_list(content):
-        return None
-    return {"role": "user" if role == "user" else "system", "content": content}
+        answer = _flat(_content(message.get("content")))
+        return {"role": "tool", "tool_call_id": call_id, "content": answer} if call_id else None
+    content = _content(message.get("content"))
+    if role in ("system", "developer"):
+        role, content = "system", _flat(content)
+    return {"role": role, "content": content} if content and role in ("user", "system") else None
 
 
 def _assistant(message: _Message) -> _Message | None:
-    content = message.get("content") or message.get("refusal")
-    calls = [_call(call) for call in content_list(message.get("tool_calls")) if isinstance(call, dict)]
-    if not content and not calls:
-        return None
-    sound: _Message = {"role": "assistant", "content": content}
-    if calls:
+    content = _flat(_content(message.get("content"))) or string(message.get("refusal"))
+    sound: _Message = {"role": "assistant", "content": content or None}
+    if calls := list(_calls(message.get("tool_calls"))):
         sound["tool_calls"] = list[Json](calls)
-    return sound
+    return sound if content or calls else None
+
+
+def _content(content: Json) -> str | list[Json]:
+    """Words as a string, parts as a list of what every server may be given."""
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    parts: Iterator[Json] = (
+        {"type": "text", "text": part} if isinstance(part, str) else part for part in content_list(content)
+    )
+    known = [p for p in parts if isinstance(p, dict) and p.get("type") in _PARTS]
+    return list[Json](p for p in known if p["type"] != "text" or string(p.get("text")).strip())
+
+
+_PARTS = ("text", "refusal", "image_url", "input_audio", "file")
+
+
+def _flat(content: str | list[Json]) -> str:
+    """The words alone, as one string, where servers take nothing else."""
+    if isinstance(content, str):
+        return content
+    parts = (part for part in content if isinstance(part, dict))
+    return "\n".join(filter(None, (string(p.get("text")) or string(p.get("refusal")) for p in parts)))
+
+
+def _calls(calls: Json) -> Iterator[_Message]:
+    """The calls that can be answered: each has an id of its own."""
+    seen = {""}
+    for call in content_list(calls):
+        if isinstance(call, dict) and string(call.get("id")) not in seen:
+            seen.add(string(call.get("id")))
+            yield _call(call)
 
 
 def _call(call: _Message) -> _Message:
     """Servers that read the arguments of earlier calls refuse a whole history for one that is no JSON object."""
-    function = call.get("function")
-    if not isinstance(function, dict):
+    if isinstance(call.get("custom"), dict):
         return call
-    raw = function.get("arguments")
+    function = call.get("function")
+    said = function if isinstance(function, dict) else {}
+    raw = said.get("arguments")
     value = parsed(raw) if isinstance(raw, str) else raw
-    text = raw if isinstance(value, dict) and raw else msgspec.json.encode(as_object(value)).decode()
-    return {
-        "id": call.get("id"),
-        "type": "function",
-        "function": {"name": function.get("name"), "arguments": text},
-    }
-
-
-def _result_text(content: Json) -> Json:
-    return content if content_list(content) else ""
+    whole = isinstance(raw, str) and raw.strip() and isinstance(value, dict)
+    text = raw if whole else msgspec.json.encode(as_object(value)).decode()
+    name = safe_name(string(said.get("name")))
+    return {"id": call["id"], "type": "function", "function": {"name": name, "arguments": text}}
 
 
 # -- the stream --
