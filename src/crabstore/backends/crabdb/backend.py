@@ -7,17 +7,19 @@ for the disk or moves megabytes goes to a thread. Long work runs in steps betwee
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from os import PathLike
 
 from crabdb import CrabDB, Options
 
 from ...store.backend import Backend
-from ...store.batch import Batch, Column
+from ...store.batch import Batch, Column, Slot
 from ...store.errors import Conflict
 from .pacing import SharedSync, take_steps
+from .packed import PackedText
 
 __all__ = ["CrabBackend"]
 
@@ -35,6 +37,7 @@ class CrabBackend(Backend):
         self._maintains = db.options.maintenance == "caller"
         self._maintenance: asyncio.Task[None] | None = None
         self._syncing = SharedSync(db.sync)
+        self._packed: PackedText | None = None
 
     @classmethod
     async def open(
@@ -53,6 +56,12 @@ class CrabBackend(Backend):
             await asyncio.to_thread(CrabDB.open, path, options=chosen, create=create, read_only=read_only)
         )
 
+    @cached_property
+    def text(self) -> PackedText:
+        """Text search over packed postings."""
+        self._packed = PackedText(self, self.db, self.bm25, self.analysis)
+        return self._packed
+
     async def get(self, col: Column, key: bytes) -> bytes | None:
         return self.db.get(col, key)
 
@@ -61,11 +70,11 @@ class CrabBackend(Backend):
             await asyncio.to_thread(self.db.put, col, key, value, wait=False)
         else:
             self.db.put(col, key, value, wait=False)
-        await self._after_commit()
+        await self._after_commit({(col, key): value})
 
     async def delete(self, col: Column, key: bytes) -> bool:
         found = self.db.delete(col, key, wait=False)
-        await self._after_commit()
+        await self._after_commit({(col, key): None})
         return found
 
     async def scan_keys(self, col: Column, prefix: bytes) -> list[bytes]:
@@ -109,9 +118,12 @@ class CrabBackend(Backend):
         writes = batch.resolved({slot: get(*slot) for slot in batch.added})
         if writes:
             self.db.commit([(col, key, value) for (col, key), value in writes.items()], wait=False)
-            await self._after_commit()
+            await self._after_commit(writes)
 
-    async def _after_commit(self) -> None:
+    async def _after_commit(self, writes: Mapping[Slot, bytes | None]) -> None:
+        if self._packed is not None:
+            self._packed.note(writes)
+            await self._packed.keep_up()
         if self._maintains and self.db.maintenance_due:
             self._maintain()
         if self._waits:
@@ -131,7 +143,10 @@ class CrabBackend(Backend):
         whether anything may have changed. Nothing refreshes by itself, so that what one piece of work reads is
         of one moment. Raises what `CrabDB.refresh` raises.
         """
-        return await asyncio.to_thread(self.db.refresh)
+        changed = await asyncio.to_thread(self.db.refresh)
+        if changed and self._packed is not None:
+            self._packed.reload()
+        return changed
 
     async def sync(self) -> None:
         await self._syncing.wait()
@@ -144,6 +159,8 @@ class CrabBackend(Backend):
         task, self._maintenance = self._maintenance, None
         if task is not None:
             task.cancel()
+        if self._packed is not None:
+            await self._packed.stop()
         await asyncio.to_thread(self.db.close)
         if task is not None:
             with suppress(asyncio.CancelledError):

@@ -1,0 +1,39 @@
+"""What keys and groups are found by: fixed-width hashes in arrays, so that no table of names is held. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from .arrays import Ints
+
+__all__ = ["Hashes", "group_hash", "group_runs", "key_hash"]
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def key_hash(doc: bytes) -> int:
+    """What a document's key is first looked up by, 32 bits: the key itself decides."""
+    return zlib.crc32(doc)
+
+
+def group_hash(group: bytes) -> int:
+    """What a group is told apart by: the first 8 bytes of BLAKE2b of its name."""
+    return int.from_bytes(blake2b(group, digest_size=8).digest(), "little")
+
+
+def group_runs(names: Iterable[bytes]) -> tuple[Ints, Hashes]:
+    """Where runs of the same name start, and their hashes. One name after the other, as documents stand."""
+    starts: list[int] = []
+    hashes: list[int] = []
+    last: bytes | None = None
+    for at, name in enumerate(names):
+        if name != last:
+            starts.append(at)
+            hashes.append(group_hash(name))
+            last = name
+    return np.array(starts, np.int64), np.array(hashes, np.uint64)

@@ -1,0 +1,80 @@
+"""A term's postings within one part of an index, ready to be scored. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .arrays import Bools, Floats, Numbers, narrowed
+
+__all__ = ["Docs", "Pinned", "PostingList", "Singles", "united"]
+
+Docs: TypeAlias = npt.NDArray[np.uint32]
+Singles: TypeAlias = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """The scorer's numbers and an average length that stays while the true one moves a little: what candidates
+    are chosen with, so that an appended message does not make every impact anew. Scores are never made of it.
+    """
+
+    k1: float
+    b: float
+    average: float
+
+    def norms(self, weights: Floats, lengths: Numbers) -> tuple[Singles, Singles]:
+        """For each document, what scales its frequencies and what holds them back."""
+        held = self.k1 * (1 - self.b) + lengths.astype(np.float32) * np.float32(
+            self.k1 * self.b / self.average
+        )
+        return (weights * (self.k1 + 1)).astype(np.float32), held.astype(np.float32)
+
+
+@dataclass
+class PostingList:
+    """Documents, ascending, and how often each holds the term."""
+
+    docs: Docs
+    tfs: Numbers
+    deaths: int = 0
+    """How many documents of its segment were dead when the dead were taken out."""
+    _impacts: tuple[Pinned, Singles, float] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, the impacts included."""
+        return self.docs.nbytes + self.tfs.nbytes + 4 * len(self.docs) + 400
+
+    def impacts(self, pinned: Pinned, norms: tuple[Singles, Singles]) -> tuple[Singles, float]:
+        """What the term is worth in each document before its idf, nearly, and the most it is worth."""
+        if self._impacts is None or self._impacts[0] != pinned:
+            scale, held = norms
+            tfs = self.tfs.astype(np.float32)
+            impacts = scale[self.docs] * tfs / (tfs + held[self.docs])
+            self._impacts = (pinned, impacts, float(impacts.max(initial=0.0)))
+        return self._impacts[1], self._impacts[2]
+
+    def living(self, alive: Bools, deaths: int) -> PostingList:
+        """Without the documents that are dead by now."""
+        kept = alive[self.docs]
+        return PostingList(self.docs[kept], self.tfs[kept], deaths)
+
+
+def united(lists: Sequence[tuple[Docs, Docs]]) -> PostingList:
+    """One list of all: frequencies of the same document add up."""
+    if not lists:
+        return PostingList(np.empty(0, np.uint32), np.empty(0, np.uint8))
+    docs, tfs = lists[0]
+    if len(lists) > 1:
+        every = np.concatenate([docs for docs, _ in lists])
+        order = np.argsort(every, kind="stable")
+        every = every[order]
+        first = np.flatnonzero(np.diff(every, prepend=every[:1] ^ 1))
+        tfs = np.add.reduceat(np.concatenate([tfs for _, tfs in lists])[order], first)
+        docs = every[first]
+    return PostingList(docs, narrowed(tfs))

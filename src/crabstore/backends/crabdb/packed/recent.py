@@ -1,0 +1,156 @@
+"""The documents of an index that no segment holds yet, in memory, ready to be searched.
+
+A few thousand at most: what the rows under ``new/`` say, and nothing else. Ordinals follow arrival, not keys.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import numpy as np
+
+from ....store.bm25 import Analysis, Term
+from ....store.text import Attrs, Where, group_of, passes
+from .arrays import Bools, Floats, Ints, Numbers, narrowed
+from .hashes import group_hash
+from .lists import Docs, Pinned, PostingList, Singles
+from .rows import Fresh
+
+__all__ = ["Recent"]
+
+
+class Recent:
+    """Fresh documents, by key and by term."""
+
+    by_key = False
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, Fresh] = {}
+        """The live documents."""
+        self.size = 0
+        """How many terms they name: what sealing them costs."""
+        self.length = 0
+        """Terms in all of them, repetitions included."""
+        self._keys: list[bytes] = []
+        self._fresh: list[Fresh] = []
+        self._ordinals: dict[bytes, int] = {}
+        self._lengths = array("Q")
+        self._weights = array("d")
+        self._alive = bytearray()
+        self._groups: list[int] = []
+        self._words: list[str] = []
+        self._postings: dict[str, tuple[array[int], array[int]]] = {}
+        self._read = 0
+        self._answers: dict[tuple[Term, Analysis], PostingList | None] = {}
+
+    @property
+    def docs(self) -> int:
+        """Ordinals in use, those of dead documents included."""
+        return len(self._keys)
+
+    def put(self, doc: bytes, fresh: Fresh) -> None:
+        """Add a document, instead of what stood under its key."""
+        self.remove(doc)
+        ordinal, length = len(self._keys), sum(fresh.terms.values())
+        self.rows[doc] = fresh
+        self._ordinals[doc] = ordinal
+        self._keys.append(doc)
+        self._fresh.append(fresh)
+        self._lengths.append(length)
+        self._weights.append(fresh.weight)
+        self._alive.append(1)
+        self._answers.clear()
+        self.size += len(fresh.terms)
+        self.length += length
+
+    def remove(self, doc: bytes) -> None:
+        """Take a document out, if it is here."""
+        ordinal = self._ordinals.pop(doc, None)
+        if ordinal is not None:
+            self._alive[ordinal] = 0
+            self._answers.clear()
+            self.size -= len(self.rows.pop(doc).terms)
+            self.length -= self._lengths[ordinal]
+
+    def groups(self) -> list[int]:
+        """The hash of the group of each document, by ordinal."""
+        for key, fresh in zip(self._keys[len(self._groups) :], self._fresh[len(self._groups) :], strict=True):
+            self._groups.append(group_hash(group_of(key, fresh.group)))
+        return self._groups
+
+    # -- what a segment answers, too ----------------------------------------------------------------------
+
+    @property
+    def lengths(self) -> Numbers:
+        """Terms in each document."""
+        return np.array(self._lengths, np.uint64)
+
+    @property
+    def alive(self) -> Bools:
+        """Which documents are live."""
+        return np.array(self._alive, np.bool_)
+
+    def weights(self, ordinals: Docs | Ints) -> Floats:
+        """The weight of each of these documents."""
+        return np.array(self._weights)[ordinals]
+
+    def norms(self, pinned: Pinned) -> tuple[Singles, Singles]:
+        """What scales each document's frequencies, and what holds them back."""
+        return pinned.norms(np.array(self._weights), self.lengths)
+
+    def key(self, ordinal: int) -> bytes:
+        """The key of one document."""
+        return self._keys[ordinal]
+
+    def attrs(self, ordinal: int) -> Attrs:
+        """The attributes of one document."""
+        return self._fresh[ordinal].attrs
+
+    def passing(self, where: Where) -> Bools:
+        """Which documents meet every condition."""
+        return np.array([passes(fresh.attrs, where) for fresh in self._fresh], np.bool_)
+
+    def postings(self, term: Term, analysis: Analysis) -> PostingList | None:
+        """The live documents that hold a word which `term` means."""
+        asked = (term, analysis)
+        if asked not in self._answers:
+            self._answers[asked] = self._find(term, analysis)
+        return self._answers[asked]
+
+    def _find(self, term: Term, analysis: Analysis) -> PostingList | None:
+        self._read_terms()
+        frequencies = np.zeros(self.docs, np.int64)
+        for word in self._meant(term, analysis):
+            docs, tfs = self._postings[word]
+            frequencies[np.array(docs)] += np.array(tfs, np.int64)
+        frequencies[~self.alive] = 0
+        found = np.flatnonzero(frequencies)
+        if not len(found):
+            return None
+        return PostingList(found.astype(np.uint32), narrowed(frequencies[found]))
+
+    def _read_terms(self) -> None:
+        """Put down the terms of documents that came since: whoever only writes never pays for it."""
+        known = len(self._words)
+        for ordinal in range(self._read, self.docs):
+            for term, tf in self._fresh[ordinal].terms.items():
+                found = self._postings.get(term)
+                if found is None:
+                    found = self._postings[term] = (array("I"), array("Q"))
+                    self._words.append(term)
+                found[0].append(ordinal)
+                found[1].append(tf)
+        self._read = self.docs
+        if len(self._words) > known:
+            self._words.sort()
+
+    def _meant(self, term: Term, analysis: Analysis) -> Iterator[str]:
+        for prefix in term.lookups(analysis):
+            for at in range(bisect_left(self._words, prefix), len(self._words)):
+                word = self._words[at]
+                if not word.startswith(prefix):
+                    break
+                if term.matches(word, analysis):
+                    yield word

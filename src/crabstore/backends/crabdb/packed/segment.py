@@ -1,0 +1,263 @@
+"""A sealed segment: documents in the order of their keys, read in place from its rows as they are needed.
+
+Never writes. What is read stays as long as it is small (lengths, groups); postings and keys go through a
+cache that the whole index shares. Only the mask of dead documents changes, as documents are replaced and
+removed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from ....store.bm25 import Analysis, Term
+from ....store.errors import BadRecord
+from ....store.text import Attrs, Where
+from .arrays import Bools, Floats, Ints, Numbers, Reader
+from .cache import Cache
+from .columns import Column, read_column
+from .hashes import key_hash
+from .lists import Docs, Pinned, PostingList, Singles, united
+from .postings import Block
+from .rows import KEYS, SegmentRow, keys_row, post_row, segment_home
+
+__all__ = ["Groups", "Segment"]
+
+
+class Rows(Protocol):
+    """Reads a row of the index by name."""
+
+    def __call__(self, name: bytes, /) -> bytes | None: ...
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The runs of documents that are groups."""
+
+    starts: Ints
+    hashes: Numbers
+
+    def sizes(self, docs: int) -> Ints:
+        """Documents in each."""
+        return np.diff(self.starts, append=docs)
+
+
+class Segment:
+    """One segment. Raises BadRecord where a row is missing or is not what it must be."""
+
+    by_key = True
+
+    def __init__(self, row: SegmentRow, rows: Rows, cache: Cache) -> None:
+        self.row = row
+        self.docs = row.docs
+        self._home = segment_home(row.id)
+        self._rows = rows
+        self._cache = cache
+        self._columns: dict[str, Column | None] = {}
+        self._norms: tuple[Pinned, Singles, Singles] | None = None
+        self.alive = self._read_alive()
+        """Which documents are not dead."""
+        self.deaths = int(self.docs - np.count_nonzero(self.alive))
+        """How many are; a list that was filtered at the same count is filtered still."""
+        self.recorded = self.deaths
+        """How many of these its row of the dead names."""
+
+    # -- documents ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def lengths(self) -> Numbers:
+        """Terms in each document."""
+        return self._docs[0]
+
+    def weights(self, ordinals: Docs | Ints) -> Floats:
+        """The weight of each of these documents."""
+        table, codes = self.weight_codes
+        return table[codes[ordinals]]
+
+    @property
+    def weight_codes(self) -> tuple[Floats, Numbers]:
+        """The distinct weights, and which of them each document has."""
+        return self._docs[1:]
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether documents have died that its row of the dead does not name."""
+        return self.deaths != self.recorded
+
+    def kill(self, ordinals: Ints) -> Ints:
+        """Mark documents as dead; those that were alive."""
+        killed = np.unique(ordinals[self.alive[ordinals]])
+        self.alive[killed] = False
+        self.deaths += len(killed)
+        return killed
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The groups of its documents."""
+        reader = self._read(b"groups")
+        return Groups(reader.numbers().astype(np.int64), reader.numbers())
+
+    def column(self, name: str) -> Column | None:
+        """The values of one attribute; None if no document has it."""
+        if name not in self._columns:
+            found = self._row(b"attr/" + name.encode()) if name in self.row.attrs else None
+            self._columns[name] = None if found is None else read_column(self._home + name.encode(), found)
+        return self._columns[name]
+
+    def attrs(self, ordinal: int) -> Attrs:
+        """The attributes of one document."""
+        columns = ((name, self.column(name)) for name in self.row.attrs)
+        values = ((name, column.value(ordinal)) for name, column in columns if column)
+        return {name: value for name, value in values if value is not None}
+
+    def passing(self, where: Where) -> Bools:
+        """Which documents meet every condition."""
+        mask = np.ones(self.docs, np.bool_)
+        for name, condition in where.items():
+            column = self.column(name)
+            mask &= column.matches(condition) if column else False
+        return mask
+
+    # -- keys ---------------------------------------------------------------------------------------------
+
+    def key(self, ordinal: int) -> bytes:
+        """The key of one document."""
+        block, place = divmod(ordinal, KEYS)
+        return self.keys(block)[place]
+
+    def keys(self, block: int) -> list[bytes]:
+        """The keys of one row of them."""
+        slot = (self.row.id, block)
+        found: list[bytes] | None = self._cache.get(slot)
+        if found is None:
+            found = self.read_keys(block)
+            self._cache.put(slot, found, size=sum(map(len, found)) + 80 * len(found))
+        return found
+
+    def read_keys(self, block: int) -> list[bytes]:
+        """The same, for whoever needs it once."""
+        return self._read(keys_row(block)).strings()
+
+    def find(self, docs: Sequence[bytes]) -> Ints:
+        """The ordinals of those of `docs` that are here."""
+        hashes = np.fromiter(map(key_hash, docs), np.uint32, len(docs))
+        known, whose = self._hashes
+        first, last = np.searchsorted(known, hashes), np.searchsorted(known, hashes, side="right")
+        maybe = np.flatnonzero(first < last).tolist()
+        found = [
+            ordinal
+            for at in maybe
+            for ordinal in whose[first[at] : last[at]].tolist()
+            if self.key(ordinal) == docs[at]
+        ]
+        return np.array(found, np.int64)
+
+    def below(self, prefix: bytes) -> Ints:
+        """The ordinals of the documents whose keys start with `prefix`."""
+        start = self._place(prefix)
+        stop = start
+        while stop < self.docs and self.key(stop).startswith(prefix):
+            stop += 1
+        return np.arange(start, stop)
+
+    def _place(self, key: bytes) -> int:
+        """How many keys are before `key`."""
+        return bisect_left(range(self.docs), key, key=self.key)
+
+    # -- postings -----------------------------------------------------------------------------------------
+
+    def postings(self, term: Term, analysis: Analysis) -> PostingList | None:
+        """The live documents that hold a word which `term` means."""
+        slot = (self.row.id, term.text, term.prefix, analysis.fold)
+        found: PostingList | None = self._cache.get(slot)
+        if found is None:
+            found = united([self._list(places) for places in self._meant(term, analysis)])
+            self._cache.put(slot, found, size=found.size)
+        if found.deaths != self.deaths:
+            found = found.living(self.alive, self.deaths)
+            self._cache.put(slot, found, size=found.size)
+        return found if len(found.docs) else None
+
+    def norms(self, pinned: Pinned) -> tuple[Singles, Singles]:
+        """What scales each document's frequencies, and what holds them back."""
+        if self._norms is None or self._norms[0] != pinned:
+            everyone = np.arange(self.docs)
+            self._norms = (pinned, *pinned.norms(self.weights(everyone), self.lengths))
+        return self._norms[1:]
+
+    @cached_property
+    def firsts(self) -> list[bytes]:
+        """The first term of each block of postings."""
+        return self._read(b"terms").strings()
+
+    def block(self, number: int) -> Block:
+        """A block of postings, as it stands."""
+        name = post_row(number)
+        return Block(self._home + name, self._row(name))
+
+    def _meant(self, term: Term, analysis: Analysis) -> Iterator[list[tuple[Block, int]]]:
+        """For each word that `term` means, where its list stands: in one block, or in all of its own."""
+        found: dict[bytes, list[tuple[Block, int]]] = {}
+        for prefix in term.lookups(analysis):
+            for word, block, at in self._words(prefix.encode()):
+                if word in found or term.matches(word.decode(), analysis):
+                    found.setdefault(word, []).append((block, at))
+        return iter(found.values())
+
+    def _words(self, prefix: bytes) -> Iterator[tuple[bytes, Block, int]]:
+        """Every word that starts with `prefix`, once for each block that has postings of it."""
+        last = bisect_right(self.firsts, prefix + b"\xff")  # no word holds that byte
+        for number in range(max(bisect_left(self.firsts, prefix) - 1, 0), last):
+            block = self._parsed(number)
+            terms = block.terms
+            for at in range(bisect_left(terms, prefix), len(terms)):
+                if not terms[at].startswith(prefix):
+                    break
+                yield terms[at], block, at
+
+    def _parsed(self, number: int) -> Block:
+        slot = (self.row.id, "post", number)
+        found: Block | None = self._cache.get(slot)
+        if found is None:
+            found = self.block(number)
+            self._cache.put(slot, found, size=found.size)
+        return found
+
+    def _list(self, places: list[tuple[Block, int]]) -> tuple[Docs, Docs]:
+        parts = [block.one(at) for block, at in places]
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate([docs for docs, _ in parts]), np.concatenate([tfs for _, tfs in parts])
+
+    # -- rows ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _docs(self) -> tuple[Numbers, Floats, Numbers]:
+        reader = self._read(b"docs")
+        return reader.numbers(), reader.floats(), reader.numbers()
+
+    @cached_property
+    def _hashes(self) -> tuple[Numbers, Numbers]:
+        reader = self._read(b"hash")
+        return reader.numbers(), reader.numbers()
+
+    def _read(self, name: bytes) -> Reader:
+        return Reader(self._home + name, self._row(name))
+
+    def _row(self, name: bytes) -> bytes:
+        value = self._rows(self._home + name)
+        if value is None:
+            raise BadRecord(self._home + name, "a row of the text index is missing; run reindex")
+        return value
+
+    def _read_alive(self) -> Bools:
+        mask = np.ones(self.docs, np.bool_)
+        dead = self._rows(self._home + b"dead")
+        if dead is not None:
+            mask[Reader(self._home + b"dead", dead).numbers()] = False
+        return mask
