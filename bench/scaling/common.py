@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 from ..corpus import Corpus, Message, Query, Session
 
@@ -19,6 +20,7 @@ __all__ = [
     "Figures",
     "Outcome",
     "Part",
+    "Row",
     "Stream",
     "resident",
     "victims",
@@ -73,6 +75,17 @@ class Part:
     """Whether the session begins here."""
 
 
+class Row(NamedTuple):
+    """A message by itself."""
+
+    number: int
+    text: str
+    session: str
+    project: str
+    role: str
+    ts: str
+
+
 class Stream:
     """A corpus, taken call by call."""
 
@@ -94,6 +107,21 @@ class Stream:
             self._number += len(some)
             self.bytes += sum(len(message.text.encode()) for message in some)
             yield part
+
+    def rows(self, count: int, most: int) -> Iterator[list[Row]]:
+        """The next `count` messages for engines that know no sessions, so many a call."""
+        batch: list[Row] = []
+        for part in self.take(count, most):
+            session = part.session
+            batch += [
+                Row(number, message.text, session.handle, session.project, message.role, message.ts)
+                for number, message in enumerate(part.messages, part.number)
+            ]
+            while len(batch) >= most:
+                yield batch[:most]
+                batch = batch[most:]
+        if batch:
+            yield batch
 
     def _current(self) -> Session | None:
         if self._session is None or self._at == len(self._session.messages):

@@ -9,7 +9,7 @@ import sqlite3
 from statistics import median
 
 from ..corpus import Corpus, Query
-from .common import LIMIT, Clock, Engine, Outcome, Part, resident, victims
+from .common import LIMIT, Clock, Engine, Outcome, Row, resident, victims
 from .peers import asked, filled, stored
 
 __all__ = ["FTS5"]
@@ -27,21 +27,11 @@ class FTS5(Engine):
             "(text, session UNINDEXED, project UNINDEXED, role UNINDEXED, ts UNINDEXED)"
         )
 
-        def write(part: Part) -> None:
+        def write(rows: list[Row]) -> None:
             db.execute("BEGIN")
             db.executemany(
-                "INSERT INTO messages(rowid, text, session, project, role, ts) VALUES (?,?,?,?,?,?)",
-                [
-                    (
-                        number,
-                        message.text,
-                        part.session.handle,
-                        part.session.project,
-                        message.role,
-                        message.ts,
-                    )
-                    for number, message in enumerate(part.messages, part.number)
-                ],
+                "INSERT INTO messages(rowid, text, session, project, role, ts) VALUES (?, ?, ?, ?, ?, ?)",
+                rows,
             )
             db.execute("COMMIT")
 

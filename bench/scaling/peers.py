@@ -7,18 +7,18 @@ from pathlib import Path
 from statistics import median
 
 from ..corpus import Corpus, Query
-from .common import BULK, REPEATS, Clock, Outcome, Part, Stream, resident
+from .common import BULK, REPEATS, Clock, Outcome, Row, Stream, resident
 
 __all__ = ["asked", "filled", "stored"]
 
 
-def filled(corpus: Corpus, messages: int, single: int, write: Callable[[Part], None]) -> Outcome:
+def filled(corpus: Corpus, messages: int, single: int, write: Callable[[list[Row]], None]) -> Outcome:
     """All messages written, most in bulk, the last ones each by itself."""
     stream, bulk, alone = Stream(corpus.sessions(messages)), Clock(), Clock()
     for clock, count, most in ((bulk, messages - single, BULK), (alone, single, 1)):
-        for part in stream.take(count, most):
+        for rows in stream.rows(count, most):
             with clock:
-                write(part)
+                write(rows)
     return Outcome(
         {
             "bulk_us": bulk.seconds / (messages - single) * 1e6,

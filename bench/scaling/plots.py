@@ -14,7 +14,7 @@ from .tables import FIGURES, Run
 
 __all__ = ["draw"]
 
-_SKIPPED = {"text_mb"}
+_SKIPPED = {"text_mb", "lag_processor_ms"}
 _STYLES = {"crabstore": ("#d1495b", "o"), "fts5": ("#30638e", "s"), "tantivy": ("#66a182", "^")}
 
 

@@ -17,6 +17,7 @@ FIGURES = {
     "append_p99_us": "append one message, p99, µs",
     "import_us": "`crabstore import`, µs a message",
     "lag_ms": "longest block of the event loop, a message a call, ms",
+    "lag_processor_ms": "the same, this thread's processor time, ms",
     "lag_bulk_ms": "longest block of the event loop, 256 a call, ms",
     "file_mb": "file, MB",
     "text_mb": "text, MB",

@@ -12,7 +12,7 @@ from statistics import median
 import tantivy
 
 from ..corpus import Corpus, Query
-from .common import LIMIT, Clock, Engine, Outcome, Part, resident, victims
+from .common import LIMIT, Clock, Engine, Outcome, Row, resident, victims
 from .peers import asked, filled, stored
 
 __all__ = ["Tantivy"]
@@ -37,19 +37,9 @@ class Tantivy(Engine):
     def fill(self, corpus: Corpus, messages: int) -> Outcome:
         writer = self._index().writer(128_000_000)
 
-        def write(part: Part) -> None:
-            for number, message in enumerate(part.messages, part.number):
-                session = part.session
-                writer.add_document(
-                    tantivy.Document(
-                        text=message.text,
-                        session=session.handle,
-                        project=session.project,
-                        role=message.role,
-                        number=number,
-                        ts=_seconds(message.ts),
-                    )
-                )
+        def write(rows: list[Row]) -> None:
+            for row in rows:
+                writer.add_document(tantivy.Document(**row._asdict() | {"ts": _seconds(row.ts)}))
             writer.commit()
 
         outcome = filled(corpus, messages, SINGLES, write)
