@@ -48,6 +48,7 @@ CALLS: dict[str, Call] = {
     "an agent id with half a surrogate": lambda s: s.agents.get("\udcb2"),
     "a default that is nobody": lambda s: s.agents.set_default("nobody"),
     "a handle that is no text": lambda s: s.sessions.open(WRONG, agent="A", created_by="me"),  # type: ignore[arg-type]
+    "a handle that is a list": lambda s: s.sessions.meta(["h"]),  # type: ignore[arg-type]
     "a handle that is too long": lambda s: s.sessions.open("x" * 513, agent="A", created_by="me"),
     "an identity that is no text": lambda s: s.sessions.open("n", agent=WRONG, created_by="me"),  # type: ignore[arg-type]
     "a source that is none": lambda s: s.sessions.open("n", agent="A", created_by="me", source=WRONG),  # type: ignore[arg-type]

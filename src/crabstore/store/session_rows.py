@@ -26,7 +26,8 @@ class SessionRows:
 
     def __init__(self, kv: KVStorage) -> None:
         self._kv = kv
-        self._home = lru_cache(_HOMES)(partial(kv.prefix, "session"))
+        self._prefix = partial(kv.prefix, "session")
+        self._kept_prefix = lru_cache(_HOMES)(self._prefix)
 
     def meta_key(self, handle: str) -> bytes:
         return self._home(handle) + b"meta"
@@ -59,6 +60,12 @@ class SessionRows:
     def recent(self, key: bytes, row: bytes) -> Recent:
         _, _, updated_at, handle = self._kv.parts(key)
         return Recent(handle, updated_at, decode(Card, row, key))
+
+    def _home(self, handle: str) -> bytes:
+        try:
+            return self._kept_prefix(handle)
+        except TypeError:  # what cannot be hashed is no text, which the key itself says
+            return self._prefix(handle)
 
     async def known(self, handle: str, ids: list[str]) -> dict[str, tuple[int, HistoryEntry | None]]:
         """Those of `ids` that the session holds, with position and entry."""
