@@ -119,6 +119,18 @@ def test_matched_words_are_marked_where_they_stand() -> None:
     assert marked("ＨＴＴＰ Ｓerver ｶﾞ", "http ガ") == ["ＨＴＴＰ", "ｶﾞ"]
 
 
+@given(
+    st.lists(st.sampled_from(["foun", "de", "_", "De", " ", "’", "é", "foun_de", "undeNd", "É", "2", "X"])),
+    st.lists(st.sampled_from(["foun", "de", "unde", "nd", "é", "found*", "x2", "foun_de"]), min_size=1),
+)
+def test_marks_are_the_same_whether_letters_or_words_are_looked_at_first(
+    text: list[str], query: list[str]
+) -> None:
+    # A pair at the end makes the marker look at every word.
+    plain, terms = "".join(text), query_terms(" ".join(query))
+    assert spans(plain, terms) == [span for span in spans(plain + " 数", terms) if span[1] <= len(plain)]
+
+
 @given(st.text(), st.text())
 def test_marks_lie_inside_the_text_and_do_not_touch(text: str, more: str) -> None:
     found = spans(text, query_terms(text[: len(text) // 2] + more))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from .bm25 import Analysis, Term
-from .tokeniser import normal, parts, run_pattern, tokens
+from .tokeniser import lowered, normal, parts, run_pattern, tokens
 
 __all__ = ["Marker"]
 
 Span = tuple[int, int]
 """(start, end) in characters."""
+Run = tuple[int, str, bool]
+"""Where a run begins, itself, and whether it is to be cut into pairs."""
 
 
 class Marker:
@@ -20,30 +23,51 @@ class Marker:
     def __init__(self, terms: Sequence[Term], analysis: Analysis) -> None:
         self._terms = terms
         self._analysis = analysis
-        self._lookups = {lookup for term in terms for lookup in term.lookups(analysis)}
         self._known: dict[str, list[Span]] = {}
+        self._lookups = sorted({lookup for term in terms for lookup in term.lookups(analysis)})
 
     def spans(self, text: str) -> list[Span]:
         """Where words of `text` stand that a term means, ascending: an identifier, or its words that are meant."""
-        if not self._may_match(text):
+        if not self._lookups:
             return []
-        spans: list[Span] = []
-        for match in run_pattern(ascii_only=text.isascii()).finditer(text):
-            at = match.start()
-            spans += [(at + start, at + end) for start, end in self._in_run(match)]
-        return _joined(spans)
+        low = lowered(text)
+        runs = self._any_runs(text) if low is None else self._plain_runs(text, low)
+        return _joined(
+            [(at + start, at + end) for at, run, cjk in runs for start, end in self._in_run(run, cjk)]
+        )
 
-    def _may_match(self, text: str) -> bool:
-        # Nearly all of what stands around a hit does not: a look at the letters saves looking at each word.
-        letters = normal(text).lower().replace("_", "")
-        return any(lookup in letters for lookup in self._lookups)
+    def _plain_runs(self, text: str, low: str) -> Iterator[Run]:
+        """The runs in which a lookup stands where a word may begin."""
+        # Most of what stands around a hit matches nothing, so the letters are looked at before the words.
+        for start, end in self._joined_lookups(low) if "_" in low else self._plain_lookups(low):
+            if start == 0 or not text[start - 1].isalnum() or text[start].isupper():
+                yield _run_about(text, start, end)
 
-    def _in_run(self, match: re.Match[str]) -> list[Span]:
-        run = match[0]
+    def _plain_lookups(self, low: str) -> Iterator[Span]:
+        for lookup in self._lookups:
+            start = low.find(lookup)
+            while start >= 0:
+                yield start, start + len(lookup)
+                start = low.find(lookup, start + 1)
+
+    def _joined_lookups(self, low: str) -> Iterator[Span]:
+        """Where a lookup stands with underscores between its letters, as in an identifier of its words."""
+        return (match.span(1) for match in self._joinable.finditer(low))
+
+    @cached_property
+    def _joinable(self) -> re.Pattern[str]:
+        # Looking ahead consumes nothing: one lookup may begin inside another.
+        return re.compile(f"(?=({'|'.join('_*'.join(map(re.escape, lookup)) for lookup in self._lookups)}))")
+
+    def _any_runs(self, text: str) -> Iterator[Run]:
+        """Every run of a text of any script."""
+        for match in run_pattern(ascii_only=False).finditer(text):
+            yield match.start(), match[0], match.lastgroup == "cjk"
+
+    def _in_run(self, run: str, cjk: bool) -> list[Span]:
         spans = self._known.get(run)
         if spans is None:
-            in_run = self._in_pairs if match.lastgroup == "cjk" else self._in_word
-            spans = self._known[run] = in_run(run)
+            spans = self._known[run] = self._in_pairs(run) if cjk else self._in_word(run)
         return spans
 
     def _in_pairs(self, run: str) -> list[Span]:
@@ -64,7 +88,9 @@ class Marker:
         return [(start, end) for start, end in words if self._means(run[start:end])]
 
     def _whole(self, run: str) -> list[Span]:
-        return [(0, len(run))] if any(map(self._means, [run, *tokens(run)])) else []
+        meant = any(map(self._means, [run, *tokens(run)]))
+        words = parts(run)
+        return [(words[0][0], words[-1][1])] if meant and words else []
 
     def _means(self, word: str) -> bool:
         word = normal(word).lower().replace("_", "")
@@ -72,6 +98,15 @@ class Marker:
             word.startswith(term.lookups(self._analysis)) and term.matches(word, self._analysis)
             for term in self._terms
         )
+
+
+def _run_about(text: str, start: int, end: int) -> Run:
+    """The whole run of which these are letters."""
+    while start > 0 and (text[start - 1].isalnum() or text[start - 1] == "_"):
+        start -= 1
+    while end < len(text) and (text[end].isalnum() or text[end] == "_"):
+        end += 1
+    return start, text[start:end], False
 
 
 def _joined(spans: list[Span]) -> list[Span]:

@@ -20,7 +20,7 @@ from .messages import HistoryEntry
 from .records import decode
 from .session_records import SessionMeta
 from .session_rows import SESSION_PARTS, SessionRows, place_of
-from .text import Between, Hits, Ranking, TextSearch, Where, group_of
+from .text import Between, Hit, Ranking, TextSearch, Where, group_of
 from .weights import Weights
 
 __all__ = ["Excerpt", "SessionAnswer", "SessionFilter", "SessionHit", "SessionSearch"]
@@ -97,6 +97,24 @@ class _Found:
     """Where its best message stands."""
 
 
+class _List:
+    """The head of a ranking of sessions, and a look at those that another list named."""
+
+    def __init__(self, ranking: Ranking, depth: int) -> None:
+        top = ranking.top(depth)
+        self._ranking = ranking
+        self.seen = {group_of(hit.key, 1 + SESSION_PARTS): hit for hit in top.hits}
+        self.complete = top.complete
+        self.floor = 0.0 if top.complete or not top.hits else top.hits[-1].score
+        """What a session that is not in the head can score here at most."""
+
+    def of(self, groups: list[bytes]) -> list[Hit | None]:
+        """The hits of these sessions, None for one that does not match."""
+        unseen = [group for group in groups if group not in self.seen]
+        found = {} if self.complete else dict(zip(unseen, self._ranking.of(unseen), strict=True))
+        return [self.seen.get(group) or found.get(group) for group in groups]
+
+
 class SessionSearch:
     """The search over one store's sessions."""
 
@@ -132,16 +150,18 @@ class SessionSearch:
         titles = await self._text.rank("meta", query, where, best=1.0, whole=0.0)
         messages = await self._text.rank("msg", query, where, best=weights.message, whole=weights.session)
         while True:
-            tops = messages.top(depth), titles.top(depth)
-            groups = {group_of(hit.key, 1 + SESSION_PARTS) for top in tops for hit in top.hits}
-            ranked = self._scored(list(groups), messages, titles)
-            if all(top.complete for top in tops):
+            lists = [_List(messages, depth), _List(titles, depth)]
+            groups = list(dict.fromkeys(group for part in lists for group in part.seen))
+            ranked = self._scored(groups, *(part.of(groups) for part in lists))
+            if all(part.complete for part in lists):
                 return ranked[:wanted], len(ranked) <= wanted
-            if len(ranked) >= wanted and ranked[wanted - 1].score > sum(map(_floor, tops)):
+            if len(ranked) >= wanted and ranked[wanted - 1].score > sum(part.floor for part in lists):
                 return ranked[:wanted], False
             depth *= 4
 
-    def _scored(self, groups: list[bytes], messages: Ranking, titles: Ranking) -> list[_Found]:
+    def _scored(
+        self, groups: list[bytes], messages: list[Hit | None], titles: list[Hit | None]
+    ) -> list[_Found]:
         """These sessions, best first, equal scores in order of their handles."""
         found = [
             _Found(
@@ -149,7 +169,7 @@ class SessionSearch:
                 (message.score if message else 0.0) + (title.score if title else 0.0),
                 place_of(message.key) if message else None,
             )
-            for group, message, title in zip(groups, messages.of(groups), titles.of(groups), strict=True)
+            for group, message, title in zip(groups, messages, titles, strict=True)
         ]
         return sorted(found, key=lambda session: (-session.score, session.handle))
 
@@ -201,11 +221,6 @@ class SessionSearch:
             if start <= begin and end - start <= len(snippet)
         ]
         return Excerpt(place_of(key), entry, snippet, inside)
-
-
-def _floor(hits: Hits) -> float:
-    """What a session that is not in the list can score there at most."""
-    return 0.0 if hits.complete or not hits.hits else hits.hits[-1].score
 
 
 def _cut(text: str, spans: Iterable[tuple[int, int]], most: int) -> tuple[int, str]:

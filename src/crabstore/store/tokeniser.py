@@ -12,7 +12,7 @@ import unicodedata
 from functools import cache, lru_cache
 from itertools import pairwise
 
-__all__ = ["STOP_WORDS", "is_term", "normal", "parts", "run_pattern", "run_tokens", "tokens"]
+__all__ = ["STOP_WORDS", "is_term", "lowered", "normal", "parts", "run_pattern", "run_tokens", "tokens"]
 
 STOP_WORDS = frozenset(
     "a an and are as at be but by for from had has have if in into is it its of on or so such that the their"
@@ -35,6 +35,7 @@ _ANY_HUMP = re.compile("[A-Z](?:(?<=[a-z0-9].)|[A-Z][a-z])")
 # (sha256|Sum, HTTP|Server). The plural of capitals is one word: URLs.
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z](?!s(?![a-z]))[a-z])")
 _RUN = re.compile(r"\w+")
+_BETWEEN = re.compile(r"[^\x00-\x7f\w]")
 _FOREIGN = re.compile("[^\x00-\x7f]+")
 
 
@@ -104,6 +105,23 @@ def _foreign_tokens(text: str) -> list[str]:
     if not _hard().search(foreign):
         return [term for run in _RUN.findall(normal(text)) for term in run_tokens(run)]
     return [term for match in run_pattern(ascii_only=False).finditer(normal(text)) for term in _terms(match)]
+
+
+def lowered(text: str) -> str | None:
+    """`text` in lower case, letter for letter, if its runs are plain: nothing but letters, digits, underscores.
+
+    What stands between words and is not ASCII is blank in it. None where normalising moves letters, or where there
+    are pairs or combining marks.
+    """
+    if not text.isascii():
+        foreign = "".join(_FOREIGN.findall(text))
+        if any(map(_is_letter, foreign)) and _hard().search(normal(foreign)):
+            return None
+        text = _BETWEEN.sub(" ", text)
+        if not unicodedata.is_normalized("NFKC", text):
+            return None
+    low = text.lower()
+    return low if len(low) == len(text) else None
 
 
 def _is_letter(char: str) -> bool:
