@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from crabstore.runtime import (
+    BadScript,
     Busy,
     Context,
     Harness,
@@ -496,5 +497,30 @@ def test_draining_waits_for_every_run() -> None:
         runs = [await scene.run(str(number)) for number in range(3)]
         await scene.runtime.drain()
         assert all(run.done for run in runs)
+
+    asyncio.run(scenario())
+
+
+def test_a_run_cancelled_twice_still_ends_in_order() -> None:
+    async def scenario() -> None:
+        scene = await begin(play(ScriptedTurn(text="half", wait="never")))
+        run = await scene.run()
+        await heard(run, "half")
+        await asyncio.gather(*(run.cancel() for _ in range(3)))
+        assert (await run.result()).text == "half"
+        assert await texts(scene) == ["user: hello", "assistant: half"]
+        assert len(await scene.store.sessions.events("h")) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_script_that_is_over_fails_the_run_and_leaves_a_trace() -> None:
+    async def scenario() -> None:
+        scene = await begin(play())
+        with pytest.raises(BadScript):
+            await (await scene.run()).result()
+        done = (await scene.store.sessions.events("h"))[-1]
+        assert isinstance(done, Done)
+        assert done.stop_reason == "error"
 
     asyncio.run(scenario())

@@ -6,6 +6,7 @@ reads no environment.
 
 from __future__ import annotations
 
+from ..store.messages import ToolCall
 from .clock import Clock
 from .engine import LiveSession, Runtime
 from .errors import (
@@ -68,6 +69,7 @@ __all__ = [
     "TextDelta",
     "ThinkingDelta",
     "Tool",
+    "ToolCall",
     "ToolOutput",
     "Unauthorized",
     "UnknownModel",

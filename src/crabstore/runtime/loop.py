@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ..store.messages import Format, HistoryEntry, ToolCall
 from ..store.records import Json, evolve
 from ..store.session_records import Done, ToolResultEvent, ToolStart, ToolStartCall
 from .clock import Clock
-from .errors import ProviderError
+from .errors import RunError
+from .finishing import finished
 from .harness import Context, Scope
 from .providers.protocol import Provider, Reply, Request, Usage
 from .recorder import Recorder
 from .retries import Asking
 from .run import RunResult
 from .steering import Steering
-from .wire import tool_message
+from .wire import convert, tool_message
 
 __all__ = ["Loop"]
 
@@ -48,7 +50,7 @@ class Loop:
         self._scope = scope
         self._provider = provider
         self._model = model
-        self._history = list(history)
+        self._history = convert(history, provider.format)
         self._steering = steering
         self._recorder = recorder
         self._asking = asking
@@ -58,18 +60,19 @@ class Loop:
         self._text = ""
 
     async def run(self, message: HistoryEntry, stored: Callable[[], object]) -> RunResult:
-        """Answer `message`, and call `stored` when it is. Raises ProviderError, and whatever the store raises."""
+        """Answer `message`, and call `stored` when it is. Raises RunError, and whatever the store raises."""
+        failure: RunError | None = None
         try:
             await self._hear(message, stored)
             reason = await self._iterate()
         except asyncio.CancelledError:
             reason = "cancelled"
-            await self._keep_partial()
-        except ProviderError:
-            await self._keep_partial()
-            await self._end("error")
-            raise
-        await self._end(reason)
+        except RunError as error:
+            reason, failure = "error", error
+        with suppress(asyncio.CancelledError):  # too late: the run is over
+            await finished(self._end(reason))
+        if failure is not None:
+            raise failure
         return RunResult(self._text, reason, self._iterations, self._usage)
 
     async def _iterate(self) -> str:
@@ -113,8 +116,8 @@ class Loop:
     async def _hear(self, entry: HistoryEntry, stored: Callable[[], object]) -> None:
         """Store what a person says, and put before it what the harnesses add for this run only."""
         said = await self._recorder.message(_in_format(entry, self._provider.format), stored)
-        self._history += await self._scope.preprocess(self._context, said)
-        self._history.append(said)
+        injected = await self._scope.preprocess(self._context, said)
+        self._history += convert([*injected, said], self._provider.format)
 
     def _request(self) -> Request:
         agent = self._scope.agent
@@ -144,6 +147,7 @@ class Loop:
             await self._recorder.message(entry)
 
     async def _end(self, reason: str) -> None:
+        await self._keep_partial()
         await self._recorder.event(
             Done(
                 ts=self._clock.now(),

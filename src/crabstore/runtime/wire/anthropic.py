@@ -8,8 +8,9 @@ signature.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from ...store.messages import HistoryEntry, ToolCall
 from ...store.messages.wire import content_list, string
@@ -17,6 +18,7 @@ from ...store.records import Json
 from ..providers.protocol import ProviderEvent, Reply, TextDelta, ThinkingDelta, Usage
 from ..tools import Tool
 from .convert import as_object, convert, parsed, safe_name
+from .memo import once
 
 __all__ = ["MessageStream", "Rendered", "render", "tool_choice", "tools"]
 
@@ -45,15 +47,13 @@ def render(entries: Sequence[HistoryEntry]) -> Rendered:
     system: list[str] = []
     turns: list[tuple[str, list[_Block]]] = []
     for entry in convert(entries, "anthropic"):
-        role = entry.message.get("role")
-        role = role if role in ("user", "assistant") else "system"
-        content = list(_sound(role, entry.message.get("content")))
+        role, blocks = once(entry, _said)
         if role == "system":
-            system.extend(string(block.get("text")) for block in content)
-        elif content and turns and turns[-1][0] == role:
-            turns[-1][1].extend(content)
-        elif content:
-            turns.append((role, content))
+            system.extend(string(block.get("text")) for block in blocks)
+        elif blocks and turns and turns[-1][0] == role:
+            turns[-1][1].extend(blocks)
+        elif blocks:
+            turns.append((role, list(blocks)))
     if turns and turns[0][0] != "user":
         turns.insert(0, ("user", [_OPENING]))
     return Rendered("\n\n".join(filter(None, system)), _unique(turns))
@@ -75,17 +75,21 @@ def tool_choice(choice: Json) -> Json:
     return {"type": kinds[choice]} if choice in kinds else {"type": "tool", "name": choice}
 
 
-def _sound(role: str, content: Json) -> Iterator[_Block]:
-    """The blocks of a message that the API takes back from this role."""
+def _said(entry: HistoryEntry) -> tuple[str, tuple[_Block, ...]]:
+    """Who speaks, and the blocks that the API takes back from them; a call's id only once."""
+    role = string(entry.message.get("role"))
+    role = role if role in ("user", "assistant") else "system"
     called: set[str] = set()
-    for part in content_list(content):
+    blocks: list[_Block] = []
+    for part in content_list(entry.message.get("content")):
         block: Json = {"type": "text", "text": part} if isinstance(part, str) else part
         sound = _taken(role, block) if isinstance(block, dict) else None
         if sound is None or string(sound.get("id")) in called:
             continue
         if sound["type"] == "tool_use":
             called.add(string(sound.get("id")))
-        yield sound
+        blocks.append(sound)
+    return role, tuple(blocks)
 
 
 def _taken(role: str, block: _Block) -> _Block | None:
@@ -179,12 +183,15 @@ def _unique(turns: list[tuple[str, list[_Block]]]) -> list[dict[str, Json]]:
     for role, blocks in turns:
         if role == "assistant":
             renamed = _new_names(blocks, used)
-            content = [_renamed(block, "id", renamed) for block in blocks]
-        else:
-            content = [_renamed(block, "tool_use_id", renamed) for block in blocks]
-            content.sort(key=lambda block: block["type"] != "tool_result")
-        messages.append({"role": role, "content": list[Json](content)})
+        elif len(blocks) > 1:
+            blocks.sort(key=_after_results)
+        content = [_renamed(block, renamed) for block in blocks] if renamed else blocks
+        messages.append({"role": role, "content": cast("list[Json]", content)})
     return messages
+
+
+def _after_results(block: _Block) -> bool:
+    return block["type"] != "tool_result"
 
 
 def _new_names(blocks: list[_Block], used: set[str]) -> dict[str, str]:
@@ -198,7 +205,8 @@ def _new_names(blocks: list[_Block], used: set[str]) -> dict[str, str]:
     return names
 
 
-def _renamed(block: _Block, member: str, names: dict[str, str]) -> _Block:
+def _renamed(block: _Block, names: dict[str, str]) -> _Block:
+    member = "tool_use_id" if block["type"] == "tool_result" else "id"
     call_id = string(block.get(member))
     return {**block, member: names[call_id]} if call_id in names else block
 

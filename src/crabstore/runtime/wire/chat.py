@@ -18,6 +18,7 @@ from ...store.records import Json
 from ..providers.protocol import ProviderEvent, Reply, TextDelta, ThinkingDelta, Usage
 from ..tools import Tool
 from .convert import as_object, convert, parsed, safe_name
+from .memo import once
 
 __all__ = ["ChunkStream", "render", "tool_choice", "tools"]
 
@@ -35,7 +36,7 @@ _REASONS = {
 def render(entries: Sequence[HistoryEntry], system: str = "") -> list[_Message]:
     """A repaired history of any formats, `system` before it."""
     opening: list[_Message] = [{"role": "system", "content": system}] if system else []
-    told = (_sound(entry.message) for entry in convert(entries, "openai-chat"))
+    told = (once(entry, _sound) for entry in convert(entries, "openai-chat"))
     return [*opening, *(message for message in told if message)]
 
 
@@ -62,8 +63,9 @@ def tool_choice(choice: Json) -> Json:
     return kinds.get(choice) or {"type": "function", "function": {"name": choice}}
 
 
-def _sound(message: _Message) -> _Message | None:
+def _sound(entry: HistoryEntry) -> _Message | None:
     """A stored message as the API takes it back, or None if nothing is left of it."""
+    message = entry.message
     role = string(message.get("role"))
     if role == "assistant":
         return _assistant(message)

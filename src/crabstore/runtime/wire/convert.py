@@ -35,10 +35,13 @@ _MAX_ID = 40
 
 
 def convert(entries: Sequence[HistoryEntry], format_name: Format) -> list[HistoryEntry]:
-    """`entries` in `format_name` ("anthropic" or "openai-chat"), valid there if they were valid before."""
-    if all(entry.format == format_name for entry in entries):
+    """`entries` in `format_name`, valid there if they were valid before.
+
+    "anthropic" and "openai-chat" can be converted to; for any other format the entries come back as they are.
+    """
+    translate = _TRANSLATIONS.get(format_name)
+    if translate is None or all(entry.format == format_name for entry in entries):
         return list(entries)
-    translate = _to_anthropic if format_name == "anthropic" else _to_chat
     # Formats that are not known here were not repaired when they were loaded.
     return repair(_converted(entries, format_name, translate))
 
@@ -145,6 +148,9 @@ def _joined(parts: list[_Part]) -> Json:
     if all(part["type"] == "text" for part in parts):
         return "\n".join(string(part["text"]) for part in parts)
     return list[Json](parts)
+
+
+_TRANSLATIONS: dict[Format, _Translate] = {"anthropic": _to_anthropic, "openai-chat": _to_chat}
 
 
 # -- what both need --
