@@ -345,9 +345,8 @@ class Sessions:
             if old is not None and encode(new) == encode(old):
                 continue
             key = self._rows.message_key(handle, place)
-            if old is None:
-                batch.expect(Column.SESSION, key, None)
-                end += 1
+            # That it is free needs no look: an append in between would have changed the meta row.
+            end += old is None
             replaced += old is not None and place < start
             latest = max(latest, new.ts)
             if new.id:
