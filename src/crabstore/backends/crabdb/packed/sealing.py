@@ -12,8 +12,10 @@ from itertools import chain, compress
 
 import numpy as np
 
+from ....store.text import group_of
 from .arrays import Bools, Floats, Ints
 from .columns import merged_column
+from .hashes import group_runs, key_hash
 from .lists import Docs
 from .postings import Postings
 from .rows import KEYS, Fresh
@@ -32,7 +34,10 @@ def seal(recent: Mapping[bytes, Fresh], writer: SegmentWriter) -> Iterator[list[
     keys = sorted(recent)
     docs = [recent[key] for key in keys]
     writer.add_keys(keys)
-    writer.end_keys()
+    hashes = np.fromiter(map(key_hash, keys), np.uint32, len(keys))
+    writer.end_keys(
+        hashes, *group_runs(group_of(key, doc.group) for key, doc in zip(keys, docs, strict=True))
+    )
     yield writer.take()
     lengths = np.array([sum(doc.terms.values()) for doc in docs], np.int64)
     weights, codes = np.unique(np.array([doc.weight for doc in docs], np.float64), return_inverse=True)
@@ -45,12 +50,13 @@ def seal(recent: Mapping[bytes, Fresh], writer: SegmentWriter) -> Iterator[list[
     for at in range(0, len(docs), _STEP):
         pieces.append(_unpacked(docs[at : at + _STEP], at, numbers))
         yield []
-    terms = sorted(numbers)
+    terms = sorted(term.encode() for term in numbers)
+    yield []
     renamed = np.empty(len(terms), np.int64)
-    renamed[[numbers[term] for term in terms]] = np.arange(len(terms))
+    renamed[[numbers[term.decode()] for term in terms]] = np.arange(len(terms))
     of_posting, ordinals, tfs = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
-    words = [term.encode() for term in terms]
-    writer.add_postings(_ordered(words, renamed[of_posting], ordinals, tfs))
+    yield []
+    writer.add_postings(_ordered(terms, renamed[of_posting], ordinals, tfs))
     yield writer.take()
 
 
@@ -64,7 +70,8 @@ def _unpacked(docs: Sequence[Fresh], start: int, numbers: dict[str, int]) -> tup
 
 def _ordered(terms: Sequence[bytes], of_posting: Ints, ordinals: Ints, tfs: Ints) -> Postings:
     """Postings in the order of terms and ordinals, given for each the place of its term; terms without any go."""
-    order = np.argsort(of_posting << 32 | ordinals)
+    # The stable sort merges runs that ascend already, of which there are few.
+    order = np.argsort(of_posting << 32 | ordinals, kind="stable")
     lengths = np.bincount(of_posting, minlength=len(terms))
     held = lengths > 0
     return Postings(
@@ -89,8 +96,6 @@ class Merge:
         for merged in _merged_keys(self._segments, self._alive, self._places):
             self._writer.add_keys(merged)
             yield self._writer.take()
-        self._writer.end_keys()
-        yield self._writer.take()
         yield from self._documents()
         for postings in _merged_postings(self._segments, self._places):
             self._writer.add_postings(postings)
@@ -111,6 +116,13 @@ class Merge:
             (segment, old, places[old].astype(np.int64))
             for segment, (old, places) in zip(self._segments, moves, strict=True)
         ]
+        hashes, groups = np.zeros(count, np.uint32), np.zeros(count, np.uint64)
+        for segment, old, new in parts:
+            hashes[new] = segment.key_hashes()[old]
+            groups[new] = segment.groups.by_document(segment.docs)[old]
+        starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] + np.uint64(1)))
+        self._writer.end_keys(hashes, starts, groups[starts])
+        yield self._writer.take()
         lengths, codes = np.zeros(count, np.int64), np.zeros(count, np.int64)
         weights: Floats = np.unique(np.concatenate([segment.weight_codes[0] for segment in self._segments]))
         for segment, old, new in parts:

@@ -46,6 +46,10 @@ class Groups:
         """Documents in each."""
         return np.diff(self.starts, append=docs)
 
+    def by_document(self, docs: int) -> Numbers:
+        """The hash of the group of each."""
+        return np.repeat(self.hashes, self.sizes(docs))
+
 
 class Segment:
     """One segment. Raises BadRecord where a row is missing or is not what it must be."""
@@ -142,6 +146,13 @@ class Segment:
     def read_keys(self, block: int) -> list[bytes]:
         """The same, for whoever needs it once."""
         return self._read(keys_row(block)).strings()
+
+    def key_hashes(self) -> Numbers:
+        """The hash of each key."""
+        known, whose = self._hashes
+        hashes = np.empty(self.docs, np.uint32)
+        hashes[whose] = known
+        return hashes
 
     def find(self, docs: Sequence[bytes]) -> Ints:
         """The ordinals of those of `docs` that are here."""

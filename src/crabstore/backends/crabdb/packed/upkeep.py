@@ -11,6 +11,7 @@ import math
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -67,7 +68,8 @@ class Upkeep:
 
     def purge(self) -> Iterator[None]:
         """Leave no word in any row that only documents which are no more had."""
-        yield from self._seal()
+        while self._state.unsealed:
+            yield from self._seal()
         while segments := [segment for segment in self._state.segments if segment.deaths][:1]:
             yield from self._merge(segments)
         while self._doomed:
@@ -93,10 +95,10 @@ class Upkeep:
         """Make a segment of what is recent now, and put down which documents of the others are dead."""
         state = self._state
         state.catch_up()
-        sealed = dict(state.recent.rows)
+        sealed = dict(islice(state.recent.rows.items(), SEAL))
         row: SegmentRow | None = None
         if sealed:
-            writer = SegmentWriter(self._number(), state.depth)
+            writer = SegmentWriter(self._number())
             for made in seal(sealed, writer):
                 self._rows.write(made)
                 yield
@@ -120,7 +122,7 @@ class Upkeep:
     def _merge(self, segments: Sequence[Segment]) -> Iterator[None]:
         """Make one segment of these."""
         self._state.catch_up()
-        writer = SegmentWriter(self._number(), self._state.manifest.group)
+        writer = SegmentWriter(self._number())
         merge = Merge(segments, writer)
         for made in merge.steps():
             self._rows.write(made)

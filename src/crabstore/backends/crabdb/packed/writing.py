@@ -5,15 +5,12 @@ Makes rows, and leaves it to others to commit them: until the manifest lists the
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ....store.text import group_of
-from .arrays import Floats, Ints, narrowed, pack_array, pack_strings
+from .arrays import Floats, Ints, Numbers, narrowed, pack_array, pack_strings
 from .columns import pack_column
-from .hashes import group_runs, key_hash
 from .postings import BLOCK, Postings, blocks, joined, pack_block
 from .rows import KEYS, SegmentRow, keys_row, post_row, segment_home
 
@@ -25,24 +22,18 @@ Row = tuple[bytes, bytes]
 class SegmentWriter:
     """The rows of one segment, in the making."""
 
-    def __init__(self, number: int, depth: int) -> None:
+    def __init__(self, number: int) -> None:
         self.number = number
+        self.docs = 0
+        """Documents so far."""
         self._home = segment_home(number)
-        self._depth = depth
         self._rows: list[Row] = []
         self._keys: list[bytes] = []
-        self._names: list[bytes] = []
-        self._hashes = array("I")
         self._attrs: list[str] = []
         self._pending: list[Postings] = []
         self._waiting = 0
         self._firsts: list[bytes] = []
         self._postings = 0
-
-    @property
-    def docs(self) -> int:
-        """Documents so far."""
-        return len(self._hashes)
 
     def take(self) -> list[Row]:
         """The rows that were made since the last call."""
@@ -51,20 +42,17 @@ class SegmentWriter:
 
     def add_keys(self, keys: Sequence[bytes]) -> None:
         """The next documents: their keys ascend."""
-        self._hashes.extend(map(key_hash, keys))
-        self._names.extend(group_of(key, self._depth) for key in keys if self._depth)
+        self.docs += len(keys)
         self._keys.extend(keys)
         while len(self._keys) >= KEYS:
             self._put_keys()
 
-    def end_keys(self) -> None:
-        """There are no more documents."""
+    def end_keys(self, hashes: Numbers, starts: Ints, groups: Numbers) -> None:
+        """There are no more documents: the hash of each key, and where groups start with the hash of each."""
         if self._keys:
             self._put_keys()
-        hashes = np.array(self._hashes, np.uint32)
         order = np.argsort(hashes, kind="stable")
         self._put(b"hash", pack_array(hashes[order]) + pack_array(narrowed(order)))
-        starts, groups = group_runs(self._names)
         self._put(b"groups", pack_array(narrowed(starts)) + pack_array(groups))
 
     def add_docs(self, lengths: Ints, weights: Floats, codes: Ints) -> None:
