@@ -146,7 +146,7 @@ class SessionSearch:
 
     async def _rank(self, query: str, wanted: int, where: Where) -> tuple[list[_Found], bool]:
         """The best sessions, and whether there are no others."""
-        weights, depth = self._weights, wanted * max(1, self._weights.candidates)
+        weights, depth = self._weights, max(wanted + 1, int(wanted * self._weights.candidates))
         titles = await self._text.rank("meta", query, where, best=1.0, whole=0.0)
         messages = await self._text.rank("msg", query, where, best=weights.message, whole=weights.session)
         while True:
@@ -157,7 +157,7 @@ class SessionSearch:
                 return ranked[:wanted], len(ranked) <= wanted
             if len(ranked) >= wanted and ranked[wanted - 1].score > sum(part.floor for part in lists):
                 return ranked[:wanted], False
-            depth *= 4
+            depth *= 3
 
     def _scored(
         self, groups: list[bytes], messages: list[Hit | None], titles: list[Hit | None]
