@@ -8,9 +8,10 @@ signature.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from itertools import count
+from typing import NamedTuple, cast
 
 from ...store.messages import HistoryEntry, ToolCall
 from ...store.messages.wire import content_list, string
@@ -45,18 +46,18 @@ class Rendered:
 def render(entries: Sequence[HistoryEntry]) -> Rendered:
     """A repaired history of any formats."""
     system: list[str] = []
-    turns: list[tuple[str, list[_Block]]] = []
+    turns: list[_Turn] = []
     for entry in convert(entries, "anthropic"):
-        role, blocks = once(entry, _said)
-        if role == "system":
-            system.extend(string(block.get("text")) for block in blocks)
-        elif blocks and turns and turns[-1][0] == role:
-            turns[-1][1].extend(blocks)
-        elif blocks:
-            turns.append((role, list(blocks)))
-    if turns and turns[0][0] != "user":
-        turns.insert(0, ("user", [_OPENING]))
-    return Rendered("\n\n".join(filter(None, system)), _unique(turns))
+        said = once(entry, _said)
+        if said.role == "system":
+            system.extend(string(block.get("text")) for block in said.blocks)
+        elif said.blocks and turns and turns[-1].role == said.role:
+            turns[-1] = _Turn(said.role, turns[-1].blocks + said.blocks, turns[-1].calls + said.calls)
+        elif said.blocks:
+            turns.append(said)
+    if turns and turns[0].role != "user":
+        turns.insert(0, _Turn("user", (_OPENING,)))
+    return Rendered("\n\n".join(filter(None, system)), list(_messages(turns)))
 
 
 def tools(offered: Iterable[Tool]) -> list[dict[str, Json]]:
@@ -75,21 +76,30 @@ def tool_choice(choice: Json) -> Json:
     return {"type": kinds[choice]} if choice in kinds else {"type": "tool", "name": choice}
 
 
-def _said(entry: HistoryEntry) -> tuple[str, tuple[_Block, ...]]:
-    """Who speaks, and the blocks that the API takes back from them; a call's id only once."""
+class _Turn(NamedTuple):
+    """What one role says in a row."""
+
+    role: str
+    blocks: tuple[_Block, ...]
+    calls: tuple[str, ...] = ()
+    """The ids of the calls among the blocks."""
+
+
+def _said(entry: HistoryEntry) -> _Turn:
+    """What the API takes back of an entry; a call's id only once."""
     role = string(entry.message.get("role"))
     role = role if role in ("user", "assistant") else "system"
-    called: set[str] = set()
+    calls: list[str] = []
     blocks: list[_Block] = []
     for part in content_list(entry.message.get("content")):
         block: Json = {"type": "text", "text": part} if isinstance(part, str) else part
         sound = _taken(role, block) if isinstance(block, dict) else None
-        if sound is None or string(sound.get("id")) in called:
+        if sound is None or string(sound.get("id")) in calls:
             continue
         if sound["type"] == "tool_use":
-            called.add(string(sound.get("id")))
+            calls.append(string(sound.get("id")))
         blocks.append(sound)
-    return role, tuple(blocks)
+    return _Turn(role, tuple(blocks), tuple(calls))
 
 
 def _taken(role: str, block: _Block) -> _Block | None:
@@ -175,33 +185,32 @@ _READERS: dict[tuple[str, str], Callable[[_Block], _Block | None]] = {
 """Who may say what. A block of a kind that is not here, in an import say, would have the whole history refused."""
 
 
-def _unique(turns: list[tuple[str, list[_Block]]]) -> list[dict[str, Json]]:
-    """The turns as messages: results first, and calls that reuse an id renamed together with their results."""
+def _messages(turns: Iterable[_Turn]) -> Iterator[dict[str, Json]]:
+    """Results first, and calls that reuse an id renamed together with their results."""
     used: set[str] = set()
     renamed: dict[str, str] = {}
-    messages: list[dict[str, Json]] = []
-    for role, blocks in turns:
+    for role, said, calls in turns:
         if role == "assistant":
-            renamed = _new_names(blocks, used)
-        elif len(blocks) > 1:
+            renamed = {} if used.isdisjoint(calls) else _new_names(calls, used)
+            used.update(calls)
+        blocks = list(said)
+        if role == "user" and len(blocks) > 1:
             blocks.sort(key=_after_results)
-        content = [_renamed(block, renamed) for block in blocks] if renamed else blocks
-        messages.append({"role": role, "content": cast("list[Json]", content)})
-    return messages
+        if renamed:
+            blocks = [_renamed(block, renamed) for block in blocks]
+        yield {"role": role, "content": cast("list[Json]", blocks)}
 
 
 def _after_results(block: _Block) -> bool:
     return block["type"] != "tool_result"
 
 
-def _new_names(blocks: list[_Block], used: set[str]) -> dict[str, str]:
+def _new_names(calls: Iterable[str], used: set[str]) -> dict[str, str]:
+    """Names for those of `calls` that are used already; they are used then, too."""
     names: dict[str, str] = {}
-    for block in blocks:
-        if block["type"] == "tool_use":
-            call_id = string(block.get("id"))
-            if call_id in used:
-                names[call_id] = f"{call_id}_{len(used)}"
-            used.add(names.get(call_id, call_id))
+    for call_id in filter(used.__contains__, calls):
+        names[call_id] = next(name for n in count(2) if (name := f"{call_id}_{n}") not in used)
+        used.add(names[call_id])
     return names
 
 

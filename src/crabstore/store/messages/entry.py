@@ -19,7 +19,7 @@ Format: TypeAlias = str
 """The shape of a message: "anthropic", "openai-chat", "openai-responses", or a name that is not known here."""
 
 Mark: TypeAlias = str
-"""What is special about a message: "", "injected", "summary", "error" (see `HistoryEntry`), or a later one."""
+"""What is special about a message: "injected", "summary", "error", "partial" (see `HistoryEntry`), a later one, or ""."""
 
 _REMINDER = ("<system-reminder>", "</system-reminder>")
 _BLOB_URL = ";base64,"
@@ -37,7 +37,8 @@ class HistoryEntry(Record, omit_defaults=True):
     spoke, "" for the session's own; `ts` is UTC RFC 3339 with six fractional digits and "Z", "" if unknown;
     `parent` is the id of the entry that this one follows, "" for the one before it; `active` is False for an
     entry on an abandoned branch; `mark` says that no person or model wrote this text ("injected"), that it
-    repeats what was said before ("summary"), or that it is a failure shown as a message ("error").
+    repeats what was said before ("summary"), that it is a failure shown as a message ("error"), or that it is an
+    answer that was cut off ("partial").
     """
 
     message: dict[str, Json]
