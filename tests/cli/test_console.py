@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
+from crabstore.answers.failures import ExitCode
 from crabstore.cli.console import Column, Screen, clean, count, excerpt, one_line, size
-from crabstore.cli.failures import ExitCode
 
 from .conftest import HOSTILE, Run
 

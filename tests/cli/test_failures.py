@@ -9,8 +9,8 @@ import pytest
 
 import crabdb
 from crabdb import errors as db_errors
+from crabstore.answers.failures import EXPECTED, ExitCode, explain
 from crabstore.cli import maintenance
-from crabstore.cli.failures import EXPECTED, ExitCode, explain
 from crabstore.store import errors as store_errors
 from crabstore.store.skills import InvalidSkill
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from crabstore.answers.failures import ExitCode
 from crabstore.cli import importing
-from crabstore.cli.failures import ExitCode
 from crabstore.importers import FileReport, ingest
 
 from .conftest import Run

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import crabstore
-from crabstore.cli.failures import ExitCode
+from crabstore.answers.failures import ExitCode
 from crabstore.store.batch import Column
 
 from .conftest import Run

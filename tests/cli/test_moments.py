@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabstore.cli.failures import CliError, ExitCode
+from crabstore.answers.failures import ExitCode, Refusal
 from crabstore.cli.moments import since, until
 from crabstore.store.records import rfc3339
 
@@ -44,7 +44,7 @@ def test_no_time_is_no_condition() -> None:
     "text", ["yesterday", "2026-13", "2026-02-30", "0000", "9999-12-31x", "-7d", "7y", "999999d", " ", "9999"]
 )
 def test_what_is_no_time_is_a_usage_error_that_shows_the_forms(text: str) -> None:
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(Refusal) as caught:
         until(text, NOW)
     assert caught.value.failure.code == ExitCode.USAGE
     assert "--until" in str(caught.value) and "2026-03-01" in str(caught.value)
@@ -63,7 +63,7 @@ def test_a_day_lies_between_its_own_ends(date: object) -> None:
 def test_any_other_text_is_refused_and_nothing_else_happens(text: str) -> None:
     try:
         moment = since(text, NOW)
-    except CliError as error:
+    except Refusal as error:
         assert error.failure.kind == "usage"
     else:
         assert moment == "" or datetime.fromisoformat(moment)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crabstore.cli.failures import ExitCode
+from crabstore.answers.failures import ExitCode
 
 from .conftest import SKILL, Run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from crabstore.cli.failures import ExitCode
+from crabstore.answers.failures import ExitCode
 
 COMMAND = [sys.executable, "-c", "import sys; from crabstore.cli import main; sys.exit(main())"]
 

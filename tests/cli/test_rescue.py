@@ -11,7 +11,7 @@ import pytest
 import crabstore
 from crabdb import CrabDB
 from crabdb.__main__ import main as crabdb_main
-from crabstore.cli.failures import ExitCode
+from crabstore.answers.failures import ExitCode
 from crabstore.store.messages import HistoryEntry
 from crabstore.store.session_records import Source
 

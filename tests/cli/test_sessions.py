@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import crabstore
-from crabstore.cli.failures import ExitCode
+from crabstore.answers.failures import ExitCode
 
 from .conftest import TOOLS, Run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from crabstore.answers.failures import ExitCode
 from crabstore.cli import app
-from crabstore.cli.failures import ExitCode
 
 from .conftest import Run
 

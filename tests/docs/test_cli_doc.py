@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from crabstore.cli import failures
+from crabstore import cli as cli_package
+from crabstore.answers import failures
+from crabstore.answers.failures import ExitCode
 from crabstore.cli.app import build, main
-from crabstore.cli.failures import ExitCode
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -66,9 +67,8 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
 
 
 def test_the_kinds_of_errors_are_those_of_the_program() -> None:
-    source = "\n".join(
-        path.read_text(encoding="utf-8") for path in Path(failures.__file__).parent.glob("*.py")
-    )
+    rooms = [Path(failures.__file__).parent, Path(cli_package.__file__).parent]
+    source = "\n".join(path.read_text(encoding="utf-8") for room in rooms for path in room.glob("*.py"))
     used = {
         (kind, int(ExitCode[code])) for code, kind in re.findall(r'ExitCode\.([A-Z]+),\s*"([a-z-]+)"', source)
     }

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from ..answers.documents import Document, agent_document
+from ..answers.failures import ExitCode, Refusal
+from ..answers.lookup import find_agent
 from ..store.agents import AgentConfig
 from ..store.backend import Backend
 from .call import Call, command, group
 from .console import Column, Screen, one_line
-from .documents import Document, agent_document
-from .failures import CliError, ExitCode
-from .lookup import find_agent
 
 __all__ = ["app"]
 
@@ -71,7 +71,7 @@ def default(
 ) -> ExitCode | None:
     """Show the default agent, or choose it."""
     if name and clear:
-        raise CliError(ExitCode.USAGE, "usage", "name an agent, or say --clear: not both")
+        raise Refusal(ExitCode.USAGE, "usage", "name an agent, or say --clear: not both")
     chosen = call.write(lambda store: _choose(store, name)) if name or clear else call.read(_default)
     document = agent_document(chosen, chosen.id) if chosen else None
     words = chosen.name if chosen else "no default agent"

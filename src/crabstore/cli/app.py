@@ -14,8 +14,8 @@ from typing import Annotated, cast
 import typer
 from typer.main import get_command
 
+from ..answers.failures import ExitCode, Failure
 from .call import JsonOption, StoreOption, command, report, take_globals
-from .failures import ExitCode, Failure
 
 __all__ = ["build", "main"]
 

@@ -21,10 +21,10 @@ import typer
 
 import crabdb
 
+from ..answers.failures import EXPECTED, ExitCode, Failure, Refusal, explain
 from ..opening import open as open_store
 from ..store.backend import Backend
 from .console import Screen, one_line, to_json
-from .failures import EXPECTED, CliError, ExitCode, Failure, explain
 
 __all__ = [
     "Call",
@@ -58,11 +58,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Answer with one JSON d
 
 
 def home() -> Path:
-    """The person's home directory. Raises CliError if the system knows none."""
+    """The person's home directory. Raises Refusal if the system knows none."""
     try:
         return Path.home()
     except RuntimeError as error:
-        raise CliError(
+        raise Refusal(
             ExitCode.USAGE, "usage", "there is no home directory here: name the store with --store"
         ) from error
 
@@ -140,17 +140,17 @@ class Call:
         return shlex.join(["crabstore", *words, *store])
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Go on only if a person agrees. Raises CliError if there is nobody to ask, or the answer is no."""
+        """Go on only if a person agrees. Raises Refusal if there is nobody to ask, or the answer is no."""
         if yes:
             return
         if self.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise CliError(ExitCode.USAGE, "needs-yes", f"{question} Nobody can be asked here: say --yes")
+            raise Refusal(ExitCode.USAGE, "needs-yes", f"{question} Nobody can be asked here: say --yes")
         try:
             agreed = typer.confirm(one_line(question), err=True)
         except typer.Abort:  # Ctrl-C, or the end of the input
             raise KeyboardInterrupt from None
         if not agreed:
-            raise CliError(ExitCode.PARTIAL, "declined", "nothing was changed")
+            raise Refusal(ExitCode.PARTIAL, "declined", "nothing was changed")
 
     async def _over(self, task: Callable[[Backend], Awaitable[T]], *, create: bool, read_only: bool) -> T:
         try:
@@ -237,9 +237,9 @@ def _guarded(body: Callable[..., ExitCode | None], call: Call, given: Mapping[st
     return code
 
 
-def _no_folder(folder: Path) -> CliError:
+def _no_folder(folder: Path) -> Refusal:
     problem = f"the directory {folder} does not exist: make it first, or name another store with --store"
-    return CliError(ExitCode.MISSING, "no-store", problem)
+    return Refusal(ExitCode.MISSING, "no-store", problem)
 
 
 def _detach_stdout() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from rich.text import Text
 
+from ..answers.documents import Document
+from ..answers.failures import ExitCode
 from ..importers import Report
 from ..store.backend import Backend
 from ..store.session_search import SessionFilter
 from .call import Call, Globals
 from .console import Screen, count
-from .documents import Document
-from .failures import ExitCode
 from .importing import draw_report, import_paths
 from .search import Found, draw_found, find, found_document
 from .summary import news, report_document

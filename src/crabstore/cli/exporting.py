@@ -12,12 +12,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
+from ..answers.failures import ExitCode, Refusal
+from ..answers.lookup import find_session
 from ..store.backend import Backend
 from ..store.messages import HistoryEntry
 from ..store.session_records import SessionMeta
 from .console import clean, one_line, to_json
-from .failures import CliError, ExitCode
-from .lookup import find_session
 from .messages import markdown
 
 __all__ = ["Exported", "Format", "export_file", "export_stdout"]
@@ -58,7 +58,7 @@ async def export_stdout(store: Backend, start: str, format: Format, *, whole: bo
 
 
 async def export_file(store: Backend, start: str, format: Format, path: Path, *, force: bool) -> Exported:
-    """Write a session to `path`, which only its owner may read. Raises CliError if it exists.
+    """Write a session to `path`, which only its owner may read. Raises Refusal if it exists.
 
     With `force` an old file stays as it is until the new one is whole.
     """
@@ -82,7 +82,7 @@ def _create(path: Path) -> BinaryIO:
     try:
         return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
     except FileExistsError as error:
-        raise CliError(ExitCode.USAGE, "exists", f"{path} exists: --force replaces it") from error
+        raise Refusal(ExitCode.USAGE, "exists", f"{path} exists: --force replaces it") from error
 
 
 async def _pieces(store: Backend, meta: SessionMeta, format: Format) -> AsyncIterator[str]:

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+from ..answers.failures import ExitCode, Refusal
 from ..importers import FileReport, Place, Report, find, ingest, places
 from ..store.backend import Backend
 from .call import Call, home
 from .console import Column, Screen, count, one_line
-from .failures import CliError, ExitCode
 from .progress import progress
 from .summary import HEADS, cells, news, place_document, placed, report_document
 
@@ -48,7 +48,7 @@ def import_transcripts(
         call.write(lambda store: import_paths(store, wanted, call, job.report), create=True)
     except KeyboardInterrupt:
         _answer(call, job)
-        raise CliError(
+        raise Refusal(
             ExitCode.INTERRUPTED,
             "interrupted",
             "interrupted: what was imported is kept, and running it again continues",
@@ -86,20 +86,20 @@ def _well_known() -> list[Place]:
 
 
 def _existing(paths: Iterable[Path]) -> list[Path]:
-    """The paths, all of which are there. Raises CliError before anything is opened."""
+    """The paths, all of which are there. Raises Refusal before anything is opened."""
     wanted = list(paths)
     for path in wanted:
         if not path.exists():
-            raise CliError(ExitCode.MISSING, "not-found", f"there is nothing at {path}", path=str(path))
+            raise Refusal(ExitCode.MISSING, "not-found", f"there is nothing at {path}", path=str(path))
     return wanted
 
 
-def _nothing_there(looked: Sequence[Place]) -> CliError:
+def _nothing_there(looked: Sequence[Place]) -> Refusal:
     where = ", ".join(str(place.path) for place in looked)
     problem = (
         f"no transcripts at the well-known places ({where}): name files or folders, crabstore import PATH"
     )
-    return CliError(
+    return Refusal(
         ExitCode.MISSING, "nothing-to-import", problem, places=[place_document(place) for place in looked]
     )
 

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from ..answers.failures import ExitCode, Refusal
 from ..backends.crabdb import CrabBackend
 from ..store.backend import Backend
 from ..store.records import utc_now
 from ..store.reindex import reindex as rebuild_indexes
 from .call import Call
 from .console import Column, Screen, count, minute, size
-from .failures import CliError, ExitCode
 from .measuring import Measures, measure
 from .progress import progress
 from .verdict import Verdict, write_verdict
@@ -112,7 +112,7 @@ async def _reindex(store: Backend, call: Call) -> int:
 
 def _file_of(store: Backend) -> CrabBackend:
     if not isinstance(store, CrabBackend):
-        raise CliError(
+        raise Refusal(
             ExitCode.USAGE, "usage", "only a store in a file (crabdb) can be verified and compacted"
         )
     return store

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from crabdb import Corrupted, Stats
 
+from ..answers.documents import Document
 from ..backends.crabdb import CrabBackend
 from ..store.backend import Backend
 from ..store.batch import Column
@@ -17,7 +18,6 @@ from ..store.messages import HistoryEntry
 from ..store.records import decode
 from ..store.session_records import SessionMeta
 from .console import minute, size
-from .documents import Document
 from .verdict import LastVerdict, read_verdict
 
 __all__ = ["Measures", "measure"]

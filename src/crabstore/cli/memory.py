@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from ..answers.documents import memory_document
+from ..answers.failures import ExitCode, Refusal
 from ..store.backend import Backend
 from ..store.errors import NotFound
 from ..store.memory import MemoryEntry, MemoryHit
 from .call import Call, command, group
 from .console import Column, Screen, count, day, excerpt, one_line
-from .documents import memory_document
-from .failures import CliError, ExitCode
 
 __all__ = ["app"]
 
@@ -68,7 +68,7 @@ def add(
     """Remember something, replacing what has that name."""
     text = sys.stdin.read() if content == "-" else content
     if not text.strip():
-        raise CliError(ExitCode.USAGE, "usage", "there is nothing to remember: the content is empty")
+        raise Refusal(ExitCode.USAGE, "usage", "there is nothing to remember: the content is empty")
     entry = MemoryEntry(name=name, content=text, aliases=alias or [])
     stored = call.write(lambda store: _put(store, entry), create=True)
     call.answer(

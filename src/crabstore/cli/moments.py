@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from ..answers.failures import ExitCode, Refusal
 from ..store.records import rfc3339
-from .failures import CliError, ExitCode
 
 __all__ = ["since", "until"]
 
@@ -16,12 +16,12 @@ _PERIOD = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?")
 
 
 def since(text: str, now: datetime) -> str:
-    """The earliest time that `text` means: a period counts from its beginning. Raises CliError."""
+    """The earliest time that `text` means: a period counts from its beginning. Raises Refusal."""
     return _moment("--since", text, now, end=False)
 
 
 def until(text: str, now: datetime) -> str:
-    """The first time after what `text` means: a period is part of it as a whole. Raises CliError."""
+    """The first time after what `text` means: a period is part of it as a whole. Raises Refusal."""
     return _moment("--until", text, now, end=True)
 
 
@@ -29,7 +29,7 @@ def _moment(option: str, text: str, now: datetime, *, end: bool) -> str:
     try:
         return rfc3339(_read(text, now, end=end)) if text else ""
     except (ValueError, OverflowError) as error:
-        raise CliError(
+        raise Refusal(
             ExitCode.USAGE,
             "usage",
             f"{option} {text!r} is no time: say a year, a month or a day (2026, 2026-03, 2026-03-01), "

@@ -13,12 +13,12 @@ import typer
 
 from crabdb import CrabDB, Key, Lost, Repaired, repair_steps, run_steps
 
+from ..answers.documents import Document
+from ..answers.failures import ExitCode, Refusal
 from ..opening import file_of
 from ..store.batch import Column
 from .call import Call, from_home
 from .console import Screen, count, size
-from .documents import Document
-from .failures import CliError, ExitCode
 from .progress import progress
 
 __all__ = ["backup", "repair"]
@@ -56,7 +56,7 @@ def repair(
 ) -> ExitCode | None:
     """Tell what can be saved of a damaged store; with --to or --swap, make a sound one of it."""
     if to is not None and swap:
-        raise CliError(ExitCode.USAGE, "usage", "--to and --swap exclude each other")
+        raise Refusal(ExitCode.USAGE, "usage", "--to and --swap exclude each other")
     target = None if to is None else from_home(to)
     with progress("reading", call, unit="bytes") as advance:
         found = run_steps(repair_steps(_path_of(call), target, swap=swap), lambda step: advance(*step))
@@ -67,7 +67,7 @@ def repair(
 def _path_of(call: Call) -> str:
     path = file_of(call.url)
     if path is None:
-        raise CliError(ExitCode.USAGE, "usage", "only a store in a file (crabdb) can be copied and repaired")
+        raise Refusal(ExitCode.USAGE, "usage", "only a store in a file (crabdb) can be copied and repaired")
     return path
 
 

@@ -12,13 +12,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from ..answers.documents import Document, hit_document
+from ..answers.failures import ExitCode, Refusal
+from ..answers.lookup import agent_names, find_agent
 from ..store.backend import Backend
 from ..store.session_search import Excerpt, SessionAnswer, SessionFilter, SessionHit
 from .call import Call, from_home
 from .console import Screen, count, excerpt, minute, one_line
-from .documents import Document, hit_document
-from .failures import CliError, ExitCode
-from .lookup import agent_names, find_agent
 from .moments import since as since_moment
 from .moments import until as until_moment
 
@@ -60,7 +60,7 @@ def search(
     """Find sessions by what was said in them, best first."""
     now = datetime.now(UTC)
     if role not in ("", "user", "assistant"):
-        raise CliError(
+        raise Refusal(
             ExitCode.USAGE, "usage", f"--role {role!r} must be user or assistant: nothing else is indexed"
         )
     where = SessionFilter(

@@ -10,15 +10,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from ..answers.documents import card_document, entry_document, session_document
+from ..answers.failures import ExitCode, Refusal
+from ..answers.lookup import agent_names, find_agent, find_session
 from ..store.backend import Backend
 from ..store.messages import HistoryEntry
 from ..store.session_records import Card, Recent, SessionMeta
 from .call import Call, command, group
 from .console import Column, Screen, count, minute, one_line
-from .documents import card_document, entry_document, session_document
 from .exporting import Format, export_file, export_stdout
-from .failures import CliError, ExitCode
-from .lookup import agent_names, find_agent, find_session
 from .messages import draw_entry
 from .search import project_of
 
@@ -164,7 +164,7 @@ def _start(token: str) -> Recent | None:
     if not token:
         return None
     if not (updated_at and comma and handle):
-        raise CliError(ExitCode.USAGE, "usage", f"--after {token!r} is no token that a listing gave")
+        raise Refusal(ExitCode.USAGE, "usage", f"--after {token!r} is no token that a listing gave")
     return Recent(handle, updated_at, Card())
 
 
@@ -195,7 +195,7 @@ async def _extract(store: Backend, start: str, at: int | None, context: int, *, 
     meta = await find_session(store, start)
     if at is not None and at >= meta.message_count:
         last = f"its last message is {meta.message_count - 1}" if meta.message_count else "it has no messages"
-        raise CliError(ExitCode.MISSING, "not-found", f"session {meta.handle!r} has no message {at}: {last}")
+        raise Refusal(ExitCode.MISSING, "not-found", f"session {meta.handle!r} has no message {at}: {last}")
     first, stop = _range(meta.message_count, at, context, whole=whole)
     entries = await store.sessions.messages(meta.handle, first, stop)
     return _Extract(meta, await agent_names(store, [meta.agent]), first, entries)

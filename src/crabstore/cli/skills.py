@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from ..answers.documents import Document
+from ..answers.failures import ExitCode
 from ..store.backend import Backend
 from ..store.errors import NotFound
 from ..store.skills import InvalidSkill, SkillSummary
 from .call import Call, command, group
 from .console import Column, Screen, one_line
-from .documents import Document
-from .failures import ExitCode
 
 __all__ = ["app"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ..answers.documents import Document
 from ..importers import FileReport, Place, Problem, Report
 from .console import count, size
-from .documents import Document
 
 __all__ = ["HEADS", "cells", "news", "place_document", "placed", "report_document"]
 

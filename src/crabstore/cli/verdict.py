@@ -9,7 +9,7 @@ import msgspec
 
 from crabdb import Verification
 
-from .documents import Document
+from ..answers.documents import Document
 
 __all__ = ["Verdict", "read_verdict", "write_verdict"]
 

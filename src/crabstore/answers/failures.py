@@ -1,7 +1,7 @@
-"""What can go wrong with a command: the exit codes, and every expected error as one line for a person.
+"""What can go wrong with what was asked: exit codes, and every expected error as one line for a person.
 
 The library's errors speak to a program's author ("open it with read_only=True"); here they speak to whoever
-typed the command. Nothing here prints.
+typed the command, or sent the request. Nothing here prints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crabdb import errors as db
 from ..store import errors as store
 from ..store.skills import InvalidSkill
 
-__all__ = ["EXPECTED", "CliError", "ExitCode", "Failure", "explain"]
+__all__ = ["EXPECTED", "ExitCode", "Failure", "Refusal", "explain"]
 
 
 class ExitCode(IntEnum):
@@ -59,15 +59,15 @@ class Failure:
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-class CliError(Exception):
-    """A failure that the command line itself finds."""
+class Refusal(Exception):
+    """A failure that whoever takes the request finds, before any library does."""
 
     def __init__(self, code: ExitCode, kind: str, message: str, **data: object) -> None:
         super().__init__(message)
         self.failure = Failure(code, kind, message, data)
 
 
-EXPECTED = (CliError, store.StoreError, crabdb.CrabDBError, OSError)
+EXPECTED = (Refusal, store.StoreError, crabdb.CrabDBError, OSError)
 """What a command may end with. Anything else is a defect of this program, and keeps its traceback."""
 
 
@@ -136,7 +136,7 @@ _RULES = (
 
 def explain(error: Exception) -> Failure:
     """`error`, which is one of EXPECTED, as it is reported."""
-    if isinstance(error, CliError):
+    if isinstance(error, Refusal):
         return error.failure
     rule = next(rule for rule in _RULES if isinstance(error, rule.error))
     return Failure(rule.code, rule.kind, rule.words(error))

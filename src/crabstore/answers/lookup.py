@@ -8,7 +8,7 @@ from ..store.agents import AgentConfig
 from ..store.backend import Backend
 from ..store.errors import NotFound
 from ..store.session_records import SessionMeta
-from .failures import CliError, ExitCode
+from .failures import ExitCode, Refusal
 
 __all__ = ["agent_names", "find_agent", "find_session"]
 
@@ -36,7 +36,7 @@ async def agent_names(store: Backend, ids: Iterable[str]) -> dict[str, str]:
 async def find_session(store: Backend, start: str) -> SessionMeta:
     """The one session whose handle is, or starts with, `start`.
 
-    Raises NotFound if there is none, CliError with the candidates if there are several.
+    Raises NotFound if there is none, Refusal with the candidates if there are several.
     """
     meta = await store.sessions.meta(start)
     if meta is not None:
@@ -45,7 +45,7 @@ async def find_session(store: Backend, start: str) -> SessionMeta:
     if len(handles) > 1:
         named = ", ".join(handles[:_CANDIDATES]) + (", ..." if len(handles) > _CANDIDATES else "")
         problem = f"several sessions start with {start!r}: {named}"
-        raise CliError(ExitCode.USAGE, "ambiguous", problem, candidates=handles[:_CANDIDATES])
+        raise Refusal(ExitCode.USAGE, "ambiguous", problem, candidates=handles[:_CANDIDATES])
     meta = await store.sessions.meta(handles[0]) if handles else None
     if meta is None:
         raise NotFound("session", start)
