@@ -314,9 +314,9 @@ class SyncSkills:
         """The SKILL.md of this name, or None."""
         return self._loop.run(self._inner.get(name))
 
-    def summaries(self) -> list[SkillSummary]:
-        """Every skill's name and description, in the order of their names. Reads no body."""
-        return self._loop.run(self._inner.summaries())
+    def summaries(self, names: Sequence[str] | None = None) -> list[SkillSummary]:
+        """Every skill's name and description, in the order of their names; or those of `names`, in their order."""
+        return self._loop.run(self._inner.summaries(names))
 
     def delete(self, name: str) -> bool:
         """Remove a skill; whether it was there."""

@@ -9,6 +9,7 @@ Identity and body are separate keys, so that a listing reads names and descripti
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from .batch import Batch, Column
 from .errors import StoreError
@@ -59,10 +60,17 @@ class Skills:
         body = await self._kv.get(Column.SKILL, self._kv.key("skill", "body", name))
         return None if body is None else body.decode()
 
-    async def summaries(self) -> list[SkillSummary]:
-        """Every skill's name and description, in the order of their names. Reads no body."""
-        rows = await self._kv.scan(Column.SKILL, self._kv.prefix("skill", "meta"))
-        return [decode(SkillSummary, row, key) for key, row in rows]
+    async def summaries(self, names: Sequence[str] | None = None) -> list[SkillSummary]:
+        """Every skill's name and description, in the order of their names; or those of `names`, in their order.
+
+        Reads no body, and of given names nothing else; a name that no skill has is left out.
+        """
+        if names is None:
+            rows = await self._kv.scan(Column.SKILL, self._kv.prefix("skill", "meta"))
+            return [decode(SkillSummary, row, key) for key, row in rows]
+        keys = [self._kv.key("skill", "meta", name) for name in names]
+        found = zip(keys, await self._kv.get_many(Column.SKILL, keys), strict=True)
+        return [decode(SkillSummary, row, key) for key, row in found if row is not None]
 
     async def delete(self, name: str) -> bool:
         """Remove a skill; whether it was there."""

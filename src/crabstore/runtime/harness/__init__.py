@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .base import Context, Harness
+from .base import Context, Harness, PartlyResolved
 from .hooks import Hooks
 from .scope import Scope
 
-__all__ = ["Context", "Harness", "Hooks", "Scope"]
+__all__ = ["Context", "Harness", "Hooks", "PartlyResolved", "Scope"]

@@ -13,13 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...store.agents import AgentConfig
+from ...store.agents import AgentConfig, HarnessDeclaration
 from ...store.messages import HistoryEntry, ToolCall
 from ...store.session_records import SessionMeta
 from ..events import Told
 from ..tools import Tool, ToolOutput
 
-__all__ = ["Context", "Harness"]
+__all__ = ["Context", "Harness", "PartlyResolved"]
+
+
+class PartlyResolved(Exception):
+    """Raised by `on_resolve_agent` when a part of what the agent needs is not there.
+
+    It is reported like any failure of a hook, but the harness takes part with what it has. The text must hold no
+    secret: it is logged, and told to whoever follows the run.
+    """
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Harness:
     async def on_resolve_agent(self, agent: AgentConfig) -> None:
         """Put in place what this agent's runs need. Before every run, so it must be idempotent.
 
-        If it raises, the run goes on without this harness.
+        If it raises, the run goes on without this harness; with PartlyResolved, with what it has.
         """
 
     async def on_release_agent(self, agent_id: str) -> None:
@@ -68,9 +76,11 @@ class Harness:
 
         By default all of `schema` for an agent that declares this harness by name, none for any other.
         """
-        if any(declared.name == self.name for declared in agent.harnesses):
-            return [tool.name for tool in self.schema(agent)]
-        return []
+        return [tool.name for tool in self.schema(agent)] if self.declaration(agent) else []
+
+    def declaration(self, agent: AgentConfig) -> HarnessDeclaration | None:
+        """The agent's declaration of this harness, the first one of several; None if it has none."""
+        return next((declared for declared in agent.harnesses if declared.name == self.name), None)
 
     def schema(self, agent: AgentConfig) -> Sequence[Tool]:
         """The tools that this harness has for the agent; called when it is resolved."""

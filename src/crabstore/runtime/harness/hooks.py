@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ...store.agents import AgentConfig
 from ...store.errors import InvalidArgument
 from ..finishing import finished
-from .base import Harness
+from .base import Harness, PartlyResolved
 from .guard import Guard, Report
 from .scope import Scope
 
@@ -88,8 +88,9 @@ class Hooks:
         """The harnesses whose state is in place; one that failed takes no part in this run."""
         resolved: list[Harness] = []
         for harness in self._harnesses:
-            with guard.containing(harness, "on_resolve_agent"):
+            with guard.containing(harness, "on_resolve_agent") as attempt:
                 await harness.on_resolve_agent(agent)
+            if attempt.error is None or isinstance(attempt.error, PartlyResolved):
                 resolved.append(harness)
         return resolved
 

@@ -67,6 +67,7 @@ class EntityContract(Contract):
     async def test_skills_are_listed_by_summary_and_bad_ones_are_refused(self, store: Backend) -> None:
         summary = await store.skills.put(SKILL)
         assert await store.skills.summaries() == [summary]
+        assert await store.skills.summaries(["none-such", summary.name]) == [summary]
         assert await store.skills.get("review-code") == SKILL
         for bad in ("", "# no front matter", "---\nname: X\ndescription: d\n---\n", "---\nname: x\n---\n"):
             await raises(InvalidSkill, store.skills.put, bad)
