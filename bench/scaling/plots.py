@@ -9,12 +9,14 @@ import matplotlib as mpl
 mpl.use("svg")
 
 from matplotlib import pyplot as plt
+from matplotlib.ticker import NullFormatter
 
 from .tables import FIGURES, Run
 
 __all__ = ["draw"]
 
-_SKIPPED = {"text_mb", "lag_processor_ms"}
+_SKIPPED = {"text_mb", "content_mb", "other_index_mb", "dead_mb", "rss_bare_mb", "lag_processor_ms"}
+"""Figures that the tables have for what the others consist of."""
 _STYLES = {"crabstore": ("#d1495b", "o"), "fts5": ("#30638e", "s"), "tantivy": ("#66a182", "^")}
 
 
@@ -44,6 +46,12 @@ def _draw(lines: dict[str, list[tuple[int, float]]], label: str, path: Path) -> 
             color, marker = _STYLES[engine]
             axes.loglog(*zip(*points, strict=True), color=color, marker=marker, markersize=4, label=engine)
     axes.set(xlabel="messages", title=label)
+    sizes = sorted({messages for points in lines.values() for messages, _ in points})
+    axes.set_xticks(sizes, [f"{messages:,}" for messages in sizes])
+    axes.set_xticks([], minor=True)
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}" if high < 10 * low else NullFormatter())
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None, "Creator": None})
