@@ -33,6 +33,34 @@ QUERIES = [
     "",
     "sea sea x1 crabs",
 ]
+HOSTILE_TEXTS = [
+    *(
+        "",
+        " ",
+        "\x00",
+        "*",
+        '"',
+        "(",
+        "one\udcb2two",
+        "\ud800",
+        "🎉",
+        "cafe\u0301 CAFÉ",
+        "数据库abc",
+        "数",
+        "שלום",
+    ),
+    *(
+        "resolve_dirs",
+        "resolveDirs",
+        "RESOLVE-DIRS",
+        "a/b.c",
+        "%2F",
+        "x" * 70,
+        "x" * 64,
+        "İSTANBUL ½ ﬁne",
+        "the of",
+    ),
+]
 WHERES: list[Where] = [
     {},
     {"role": "user"},
@@ -183,6 +211,16 @@ class TextContract(Contract):
         for number in range(0, 24, 2):
             model.index(store.key("doc", str(number % 3), str(number)), "crab sea")
         await agrees(store, IX, model, "crab", {}, limit=9)
+
+    @case
+    async def test_any_text_is_a_document_and_any_string_a_query(self, store: Backend) -> None:
+        model = TextModel(GROUP + 1)
+        for number, text in enumerate(HOSTILE_TEXTS):
+            key = store.key("doc", "any", str(number))
+            await store.transact(partial(store.text.index, ix=IX, key=key, text=text, group=GROUP))
+            model.index(key, text)
+        for query in HOSTILE_TEXTS:
+            await agrees(store, IX, model, query, {}, limit=99)
 
     @case
     async def test_a_negative_limit_and_a_query_that_is_no_text_are_refused(self, store: Backend) -> None:
