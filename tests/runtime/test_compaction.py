@@ -6,7 +6,14 @@ import asyncio
 
 import pytest
 
-from crabstore.runtime import Busy, IncompleteReply, NotRunning, ProviderUnavailable
+from crabstore.runtime import (
+    Busy,
+    Compacted,
+    ContextTooLong,
+    IncompleteReply,
+    NotRunning,
+    ProviderUnavailable,
+)
 from crabstore.runtime.compaction import transcript
 from crabstore.runtime.providers.scripted import ScriptedTurn
 from crabstore.store.agents import AgentConfig, HarnessDeclaration
@@ -14,7 +21,7 @@ from crabstore.store.errors import NotFound
 from crabstore.store.messages import HistoryEntry
 from crabstore.store.records import Json
 
-from .scene import Scene, begin, call, heard, play
+from .scene import Scene, begin, call, heard, play, told
 from .test_runs import Echo
 
 TALK = ScriptedTurn(text="the answer is 42")
@@ -207,5 +214,39 @@ def test_a_run_waits_for_the_words_it_is_told() -> None:
         run = await scene.run()
         await heard(run, "the answer is 42")
         assert (await run.result()).text == "the answer is 42"
+
+    asyncio.run(scenario())
+
+
+def test_a_context_that_became_too_long_is_compacted_in_the_middle_if_that_is_wanted() -> None:
+    async def scenario() -> None:
+        turns = [
+            ScriptedTurn(calls=[call("echo", text="x" * 99)]),
+            ScriptedTurn(error="context_too_long"),
+            SUMMARY,
+            ScriptedTurn(text="done"),
+        ]
+        scene = await begin(play(*turns), [Echo()])
+        run = await scene.runtime.start("h", "look", compact=True)
+        assert (await run.result()).text == "done"
+        assert Compacted("archive-h-1") in await told(run)
+        asked = [entry.text for entry in scene.provider.requests[3].entries]
+        assert len(asked) == 2
+        assert asked[0].endswith("They asked; it is 42.")
+        assert asked[1] == "look"
+        assert await boundary(scene) == 3
+        assert len(await scene.store.sessions.messages("h")) == 4
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("compact", "summaries"), [(False, 0), (True, 1)])
+def test_a_context_that_stays_too_long_fails_the_run(compact: bool, summaries: int) -> None:
+    async def scenario() -> None:
+        too_long = ScriptedTurn(error="context_too_long")
+        scene = await begin(play(too_long, *[SUMMARY] * summaries, too_long))
+        with pytest.raises(ContextTooLong):
+            await (await scene.runtime.start("h", "look", compact=compact)).result()
+        assert len(await scene.store.memory.names()) == summaries
 
     asyncio.run(scenario())

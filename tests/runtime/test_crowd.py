@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 
 import crabstore
+from crabstore.backends.volatile import VolatileBackend
 from crabstore.runtime import Run, Runtime
 from crabstore.runtime.providers.scripted import ScriptedTurn
 from crabstore.store.agents import AgentConfig, HarnessDeclaration
+from crabstore.store.batch import Batch
 from crabstore.store.session_records import Done
 
-from .scene import call, play
+from .scene import begin, call, play
 from .test_runs import Echo
 
 TURNS = (
@@ -67,5 +69,47 @@ def test_runs_cancelled_at_any_step_leave_sessions_that_go_on(tmp_path: Path) ->
                 steps += 1
             assert steps > 20
             await runtime.close()
+
+    asyncio.run(scenario())
+
+
+class Slow(VolatileBackend):
+    """An engine whose commits take their time, and may be cut in the middle if nobody takes care."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.going_on = 0
+        self.cut = 0
+
+    async def commit(self, batch: Batch) -> None:
+        self.going_on += 1
+        try:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await super().commit(batch)
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.cut += 1
+            raise
+        finally:
+            self.going_on -= 1
+
+
+def test_a_cancelled_run_cuts_no_write_of_a_slow_engine() -> None:
+    async def scenario() -> None:
+        steps = 0
+        while True:
+            store = Slow()
+            scene = await begin(play(*TURNS), [Echo()], store=store)
+            run = await scene.run()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            over = run.done
+            await run.cancel()
+            assert (store.going_on, store.cut) == (0, 0)
+            if over:
+                break
+            steps += 1
+        assert steps > 40
 
     asyncio.run(scenario())

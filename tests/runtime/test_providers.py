@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -21,6 +22,7 @@ from crabstore.runtime import (
     Request,
     RequestRejected,
     Runtime,
+    SdkMissing,
     TextDelta,
     ThinkingDelta,
     Tool,
@@ -330,3 +332,37 @@ def test_a_cancelled_stream_lets_go_of_its_connection(kind: str) -> None:
 )
 def test_the_wish_of_a_server_is_read_or_left(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers) == seconds
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_of_the_environment_reaches_a_server(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "OPENAI_API_KEY",
+        "OPENAI_ORG_ID",
+        "OPENAI_PROJECT_ID",
+    ):
+        monkeypatch.setenv(name, "from-the-environment")
+
+    async def check(provider: Provider, server: ModelServer) -> None:
+        await asked(provider)
+        assert "from-the-environment" not in "".join(server.headers[0].values())
+
+    against(kind, Answer(streamed(kind, "ok")), check=check)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_sdk_is_named_with_the_extra_that_brings_it(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, kind, None)
+
+    async def check(provider: Provider, server: ModelServer) -> None:
+        with pytest.raises(SdkMissing) as missing:
+            await asked(provider)
+        assert missing.value.extra == kind
+
+    against(kind, check=check)

@@ -491,6 +491,18 @@ def test_a_closed_runtime_stops_its_runs_and_takes_no_more() -> None:
     asyncio.run(scenario())
 
 
+def test_a_runtime_closes_itself_and_may_be_closed_again() -> None:
+    async def scenario() -> None:
+        scene = await begin(play(ScriptedTurn(text="one", wait="never")))
+        async with scene.runtime:
+            run = await scene.run()
+            await heard(run, "one")
+        assert run.done
+        await scene.runtime.close()
+
+    asyncio.run(scenario())
+
+
 def test_draining_waits_for_every_run() -> None:
     async def scenario() -> None:
         scene = await begin(play(ScriptedTurn(text="one"), repeat=True))

@@ -26,7 +26,7 @@ from .errors import (
     Unauthorized,
     UnknownModel,
 )
-from .events import HarnessFailed, MessageStored, Retrying, RunEvent
+from .events import Compacted, HarnessFailed, MessageStored, Retrying, RunEvent
 from .harness import Context, Harness, Hooks
 from .providers.protocol import Provider, ProviderEvent, Reply, Request, TextDelta, ThinkingDelta, Usage
 from .providers.scripted import ScriptedProvider
@@ -39,6 +39,7 @@ __all__ = [
     "BrokenStream",
     "Busy",
     "Clock",
+    "Compacted",
     "Context",
     "ContextTooLong",
     "Harness",

@@ -10,21 +10,22 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
 from typing import Any, TypeVar
 
 from ..store.agents import AgentConfig
 from ..store.backend import Backend
 from ..store.errors import InvalidArgument, NotFound
 from ..store.messages import HistoryEntry
-from ..store.session_records import Loaded, SessionMeta
+from ..store.session_records import SessionMeta
 from .clock import Clock
-from .compaction import INSTRUCTION, preamble, question
 from .errors import Busy, IncompleteReply, NotRunning, RuntimeClosed
-from .events import RunEvent
-from .finishing import finished
+from .events import Compacted, RunEvent
 from .harness import Context, Harness, Hooks
+from .history import Histories
 from .loop import Loop
-from .providers.protocol import Provider, Request
+from .providers.protocol import Provider
 from .providers.routing import Providers
 from .recorder import Recorder
 from .retries import Asking, Retries
@@ -80,24 +81,33 @@ class Runtime:
         self._hooks = Hooks(harnesses)
         self._retries = retries or Retries()
         self._clock = clock or Clock()
+        self._histories = Histories(store, self._providers, self._retries, self._clock)
         self._live: dict[str, _Live] = {}
         self._closed = False
 
     # -- running --
 
     async def start(
-        self, handle: str, message: str | HistoryEntry, *, sender: str = "", wait: bool = True
+        self,
+        handle: str,
+        message: str | HistoryEntry,
+        *,
+        sender: str = "",
+        wait: bool = True,
+        compact: bool = False,
     ) -> Run:
         """Answer `message` in the session; it is stored when its turn comes, behind the runs before it.
 
-        Raises NotFound for a session that is not there, and Busy, with `wait=False`, for one that has a run. What
-        goes wrong later the run raises: NotFound (the agent), UnknownModel, ProviderError, the store's errors.
+        With `compact`, a context that has become too long for the model is compacted, once, instead of failing
+        the run with ContextTooLong. Raises NotFound for a session that is not there, and Busy, with `wait=False`,
+        for one that has a run. What goes wrong later the run raises: NotFound (the agent), UnknownModel,
+        ProviderError, the store's errors.
         """
         entry = _said(message, sender)
         await self._require_session(handle)
         run = Run(handle)
         run.untaken.append(entry)
-        task = self._begin(run, lambda live: self._run(live, run, entry), wait=wait)
+        task = self._begin(run, lambda live: self._run(live, run, entry, compact=compact), wait=wait)
         task.add_done_callback(lambda _: run.feed.close())
         return run
 
@@ -162,12 +172,22 @@ class Runtime:
             await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Cancel everything, close harnesses and providers; the store stays open."""
+        """Cancel everything, close harnesses and providers; the store stays open. A second call does nothing."""
+        if self._closed:
+            return
         self._closed = True
         for job in [job for live in self._live.values() for job in reversed(live.jobs)]:
             await job.cancel()
         await self._hooks.close(_ignore)
         await self._providers.close()
+
+    async def __aenter__(self) -> Runtime:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self.close()
 
     # -- turns --
 
@@ -201,8 +221,8 @@ class Runtime:
 
     # -- a run --
 
-    async def _run(self, live: _Live, run: Run, entry: HistoryEntry) -> RunResult:
-        loaded, history = await self._load(run.handle)
+    async def _run(self, live: _Live, run: Run, entry: HistoryEntry, *, compact: bool) -> RunResult:
+        loaded, history = await self._histories.load(run.handle)
         stored = await self._agent(run, loaded.meta)
         async with self._hooks.working(stored, run.feed.put) as scope:
             provider, model = self._providers.serving(scope.agent.model)
@@ -217,6 +237,7 @@ class Runtime:
                 recorder=Recorder(self.store, scope, context, run.feed.put, self._clock),
                 asking=Asking(provider, run.feed.put, self._retries, self._clock),
                 clock=self._clock,
+                compact=partial(self._make_room, run, scope.agent) if compact else None,
             )
             live.steering.open = True
             try:
@@ -224,17 +245,12 @@ class Runtime:
             finally:
                 live.steering.open = False
 
-    async def _load(self, handle: str) -> tuple[Loaded, list[HistoryEntry]]:
-        """The session, and its history as a model reads it: what was compacted away opens it as a summary."""
-        loaded = await self.store.sessions.load(handle)
-        if loaded is None:
-            raise NotFound("session", handle)
-        summary = await self._summary(loaded)
-        return loaded, [preamble(summary), *loaded.entries] if summary else loaded.entries
-
-    async def _summary(self, loaded: Loaded) -> str:
-        archive = await self.store.memory.get(loaded.archive) if loaded.archive else None
-        return archive.content if archive else ""
+    async def _make_room(self, run: Run, agent: AgentConfig) -> list[HistoryEntry]:
+        """Compact the session in the middle of a run; the history that it then has."""
+        if (archive := await self._histories.compact(run.handle, agent)) is not None:
+            run.feed.put(Compacted(archive))
+        _, history = await self._histories.load(run.handle)
+        return history
 
     async def _agent(self, job: Job[T], meta: SessionMeta) -> AgentConfig:
         job.agent_id = meta.agent  # before it is read: an agent deleted meanwhile finds this job and ends it
@@ -243,37 +259,10 @@ class Runtime:
             raise NotFound("agent", meta.agent)
         return agent
 
-    # -- compaction --
-
     async def _compact(self, job: Job[str | None]) -> str | None:
-        loaded, _ = await self._load(job.handle)
-        if not loaded.entries:
-            return None
-        agent = await self._hooks.build(await self._agent(job, loaded.meta), _ignore)
-        told = question(await self._summary(loaded), loaded.entries, agent.compact_tool_max_len)
-        summary = await self._ask_once(agent, job.handle, told)
-        boundary = loaded.meta.message_count
-        return await finished(self._archive(job.handle, summary, boundary))
-
-    async def _ask_once(self, agent: AgentConfig, handle: str, told: str) -> str:
-        provider, model = self._providers.serving(agent.model)
-        request = Request(
-            model=model,
-            entries=(HistoryEntry.user(told, format=provider.format),),
-            system=INSTRUCTION,
-            max_tokens=agent.max_tokens,
-            session=handle,
-        )
-        reply = await Asking(provider, _ignore, self._retries, self._clock).reply(request)
-        text = HistoryEntry(message=reply.message, format=provider.format).text.strip()
-        if reply.stop_reason not in ("end_turn", "stop_sequence") or not text:
-            raise IncompleteReply(reply.stop_reason)
-        return text
-
-    async def _archive(self, handle: str, summary: str, boundary: int) -> str:
-        name = await self.store.sessions.append_compact(handle, summary, boundary=boundary)
-        await self.store.sync()
-        return name
+        meta = await self._require_session(job.handle)
+        agent = await self._hooks.build(await self._agent(job, meta), _ignore)
+        return await self._histories.compact(job.handle, agent)
 
 
 async def _in_turn(live: _Live, work: Callable[[_Live], Coroutine[Any, Any, T]]) -> T:

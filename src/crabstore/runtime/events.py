@@ -10,7 +10,7 @@ from ..store.session_records import Done, ToolResultEvent, ToolStart
 from .errors import ProviderError
 from .providers.protocol import TextDelta, ThinkingDelta
 
-__all__ = ["HarnessFailed", "MessageStored", "Retrying", "RunEvent", "Told"]
+__all__ = ["Compacted", "HarnessFailed", "MessageStored", "Retrying", "RunEvent", "Told"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,13 @@ class Retrying:
 
 
 @dataclass(frozen=True)
+class Compacted:
+    """The context had become too long: the run goes on with a summary, which this archive holds."""
+
+    archive: str
+
+
+@dataclass(frozen=True)
 class HarnessFailed:
     """A hook of a harness raised; the run goes on without what it would have given."""
 
@@ -42,4 +49,4 @@ class HarnessFailed:
 Told: TypeAlias = MessageStored | ToolStart | ToolResultEvent | Done
 """What has been stored."""
 
-RunEvent: TypeAlias = TextDelta | ThinkingDelta | Told | Retrying | HarnessFailed
+RunEvent: TypeAlias = TextDelta | ThinkingDelta | Told | Retrying | Compacted | HarnessFailed

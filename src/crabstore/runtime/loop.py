@@ -7,14 +7,14 @@ loaded afterwards is a history that `repair` makes valid. Names no backend, no S
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from ..store.messages import Format, HistoryEntry, ToolCall
 from ..store.records import Json, evolve
 from ..store.session_records import Done, ToolResultEvent, ToolStart, ToolStartCall
 from .clock import Clock
-from .errors import RunError
+from .errors import ContextTooLong, RunError
 from .finishing import finished
 from .harness import Context, Scope
 from .providers.protocol import Provider, Reply, Request, Usage
@@ -45,6 +45,7 @@ class Loop:
         recorder: Recorder,
         asking: Asking,
         clock: Clock,
+        compact: Callable[[], Awaitable[list[HistoryEntry]]] | None = None,
     ) -> None:
         self._context = context
         self._scope = scope
@@ -55,6 +56,8 @@ class Loop:
         self._recorder = recorder
         self._asking = asking
         self._clock = clock
+        self._compact = compact
+        self._heard: list[HistoryEntry] = []
         self._iterations = 0
         self._usage = Usage()
         self._text = ""
@@ -88,7 +91,7 @@ class Loop:
     async def _step(self) -> Reply:
         """One answer of the model, and the answers to its calls."""
         _end_if_cancelled()
-        reply = await self._asking.reply(self._request())
+        reply = await self._reply()
         self._iterations += 1
         self._usage += reply.usage
         entry = HistoryEntry(message=reply.message, format=self._provider.format)
@@ -100,6 +103,18 @@ class Loop:
         for call in reply.calls:
             await self._answer(call)
         return reply
+
+    async def _reply(self) -> Reply:
+        """The model's answer; where the context is too long for it, and that is wanted, to a shorter one."""
+        try:
+            return await self._asking.reply(self._request())
+        except ContextTooLong:
+            if self._compact is None:
+                raise
+        shorter, self._compact = await self._compact(), None
+        # The summary holds what people said in this run, but the model should read it in their own words.
+        self._history = convert([*shorter, *self._heard], self._provider.format)
+        return await self._asking.reply(self._request())
 
     async def _answer(self, call: ToolCall) -> None:
         began = self._clock.monotonic()
@@ -117,6 +132,7 @@ class Loop:
         """Store what a person says, and put before it what the harnesses add for this run only."""
         said = await self._recorder.message(_in_format(entry, self._provider.format), stored)
         injected = await self._scope.preprocess(self._context, said)
+        self._heard += [*injected, said]
         self._history += convert([*injected, said], self._provider.format)
 
     def _request(self) -> Request:

@@ -19,7 +19,7 @@ Format: TypeAlias = str
 """The shape of a message: "anthropic", "openai-chat", "openai-responses", or a name that is not known here."""
 
 Mark: TypeAlias = str
-"""What is special about a message: "injected", "summary", "error", "partial" (see `HistoryEntry`), a later one, or ""."""
+"""What is special about a message: "injected", "summary", "error", "partial", or "" (see `HistoryEntry`)."""
 
 _REMINDER = ("<system-reminder>", "</system-reminder>")
 _BLOB_URL = ";base64,"
