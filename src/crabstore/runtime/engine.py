@@ -171,6 +171,16 @@ class Runtime:
             await next(iter(self._live.values())).jobs[0].wait()
             await asyncio.sleep(0)
 
+    def use(
+        self, providers: Provider | Mapping[str, Provider], *, retries: Retries | None = None
+    ) -> Providers:
+        """Ask these providers in all that begins from now on. What is going on keeps the former ones, which are
+        returned: close them when that has ended.
+        """
+        former, self._providers = self._providers, Providers(providers)
+        self._retries = retries or self._retries
+        return former
+
     async def close(self) -> None:
         """Cancel everything, close harnesses and providers; the store stays open. A second call does nothing."""
         if self._closed:
