@@ -1,4 +1,4 @@
-"""The growth benchmark measures what it says: a corpus, the same each time, whole, in calls of the size asked for."""
+"""The growth benchmark measures what it says: one corpus each time, all of it, in calls of the size asked for."""
 
 from __future__ import annotations
 
