@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import pairwise
+from operator import add
 
 __all__ = ["STOP_WORDS", "is_term", "lowered", "normal", "parts", "run_pattern", "run_tokens", "tokens"]
 
@@ -47,6 +49,7 @@ def tokens(text: str) -> list[str]:
     of CJK characters gives each overlapping pair, and its last character alone, so that every character of it
     begins a term. Any text will do: what is no letter, a lone surrogate too, stands between terms.
     """
+    text = normal(text)
     return _ascii_tokens(text) if text.isascii() else _foreign_tokens(text)
 
 
@@ -97,14 +100,14 @@ def _ascii_tokens(text: str) -> list[str]:
 
 
 def _foreign_tokens(text: str) -> list[str]:
-    """The tokens of text that is not all ASCII, by the quickest way that is right for what is foreign in it."""
-    foreign = normal("".join(_FOREIGN.findall(text)))
+    """The tokens of normal text that is not all ASCII, by the quickest way that is right for what is foreign."""
+    foreign = "".join(_FOREIGN.findall(text))
     if not any(map(_is_letter, foreign)):
         # Quotes, dashes and emoji stand between words, as blanks do.
         return _ascii_tokens(_FOREIGN.sub(" ", text))
     if not _hard().search(foreign):
-        return [term for run in _RUN.findall(normal(text)) for term in run_tokens(run)]
-    return [term for match in run_pattern(ascii_only=False).finditer(normal(text)) for term in _terms(match)]
+        return [term for run in _RUN.findall(text) for term in run_tokens(run)]
+    return [term for match in run_pattern(ascii_only=False).finditer(text) for term in _terms(match)]
 
 
 def lowered(text: str) -> str | None:
@@ -134,10 +137,10 @@ def _is_letter(char: str) -> bool:
     )
 
 
-def _terms(match: re.Match[str]) -> tuple[str, ...]:
+def _terms(match: re.Match[str]) -> Iterable[str]:
     run = match[0]
     if match.lastgroup == "cjk":
-        return tuple(run[at : at + 2] for at in range(len(run)))
+        return (*map(add, run, run[1:]), run[-1])
     return run_tokens(run)
 
 
