@@ -24,7 +24,8 @@ class Marker:
         self._terms = terms
         self._analysis = analysis
         self._known: dict[str, list[Span]] = {}
-        self._lookups = sorted({lookup for term in terms for lookup in term.lookups(analysis)})
+        self._starts = [(term.lookups(analysis), term) for term in terms]
+        self._lookups = sorted({lookup for lookups, _ in self._starts for lookup in lookups})
 
     def spans(self, text: str) -> list[Span]:
         """Where words of `text` stand that a term means, ascending: an identifier, or its words that are meant."""
@@ -88,15 +89,15 @@ class Marker:
         return [(start, end) for start, end in words if self._means(run[start:end])]
 
     def _whole(self, run: str) -> list[Span]:
-        meant = any(map(self._means, [run, *tokens(run)]))
+        # Normalised, a run may fall into several.
+        meant = self._means(run) or (not run.isascii() and any(map(self._means, tokens(run))))
         words = parts(run)
         return [(words[0][0], words[-1][1])] if meant and words else []
 
     def _means(self, word: str) -> bool:
         word = normal(word).lower().replace("_", "")
         return any(
-            word.startswith(term.lookups(self._analysis)) and term.matches(word, self._analysis)
-            for term in self._terms
+            word.startswith(lookups) and term.matches(word, self._analysis) for lookups, term in self._starts
         )
 
 
