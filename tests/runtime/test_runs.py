@@ -26,7 +26,7 @@ from crabstore.runtime import (
     Usage,
 )
 from crabstore.runtime.providers.scripted import ScriptedTurn
-from crabstore.store.agents import AgentConfig
+from crabstore.store.agents import AgentConfig, HarnessDeclaration
 from crabstore.store.errors import InvalidArgument, NotFound
 from crabstore.store.messages import HistoryEntry, ToolCall
 from crabstore.store.session_records import Done, ToolResultEvent, ToolStart
@@ -534,5 +534,43 @@ def test_a_script_that_is_over_fails_the_run_and_leaves_a_trace() -> None:
         done = (await scene.store.sessions.events("h"))[-1]
         assert isinstance(done, Done)
         assert done.stop_reason == "error"
+
+    asyncio.run(scenario())
+
+
+def test_half_a_surrogate_pair_of_a_model_or_a_tool_takes_no_run_down() -> None:
+    class Halves(Echo):
+        async def dispatch(self, context: Context, call: ToolCall) -> ToolOutput:
+            return ToolOutput("a name \udcff of a file")
+
+    async def scenario() -> None:
+        turns = [
+            ScriptedTurn(text=["\ud83d", "\ude00", "\ud800"], calls=[call("echo", text="\ud800")]),
+            ScriptedTurn(text="ok"),
+        ]
+        scene = await begin(play(*turns), [Halves()])
+        assert (await (await scene.run()).result()).text == "ok"
+        _, answer, result, _ = await scene.store.sessions.messages("h")
+        assert answer.text == "\N{GRINNING FACE}\N{REPLACEMENT CHARACTER}"
+        assert result.tool_results[0].text == "a name \N{REPLACEMENT CHARACTER} of a file"
+        with pytest.raises(InvalidArgument):
+            await scene.run("\ud800")
+
+    asyncio.run(scenario())
+
+
+def test_a_run_in_its_last_step_hears_no_more() -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        echo.gate.clear()
+        declared = [HarnessDeclaration(name="echo")]
+        agent = AgentConfig(name="short", model="m", max_iterations=1, harnesses=declared)
+        scene = await begin(play(*TOOL_TURNS), [echo], agent=agent)
+        run = await scene.run()
+        await echo.began.wait()
+        with pytest.raises(NotRunning):
+            await scene.runtime.steer("h", "too late")
+        echo.gate.set()
+        assert (await run.result()).stop_reason == "max_iterations"
 
     asyncio.run(scenario())

@@ -18,6 +18,7 @@ from ..store.agents import AgentConfig
 from ..store.backend import Backend
 from ..store.errors import InvalidArgument, NotFound
 from ..store.messages import HistoryEntry
+from ..store.records import checked
 from ..store.session_records import SessionMeta
 from .clock import Clock
 from .errors import Busy, IncompleteReply, NotRunning, RuntimeClosed
@@ -281,10 +282,11 @@ async def _in_turn(live: _Live, work: Callable[[_Live], Coroutine[Any, Any, T]])
 
 
 def _said(message: str | HistoryEntry, sender: str) -> HistoryEntry:
-    """A user's message as an entry. Raises InvalidArgument for one that says nothing."""
+    """A user's message as an entry. Raises InvalidArgument for one that says nothing, or that none can store."""
     entry = HistoryEntry.user(message) if isinstance(message, str) else message
     if not isinstance(entry, HistoryEntry) or entry.role != "user" or not entry.blocks:
         raise InvalidArgument("message", message, "must be text, or a user's entry that holds something")
+    checked(entry, HistoryEntry)
     entry.sender = sender or entry.sender
     return entry
 

@@ -83,6 +83,8 @@ class Loop:
         while self._iterations < self._scope.agent.max_iterations:
             while (steered := self._steering.first()) is not None:
                 await self._hear(steered, self._steering.drop)
+            if self._iterations + 1 == self._scope.agent.max_iterations:
+                self._steering.open = False  # the model takes no step after this one
             reply = await self._step()
             if reply.stop_reason != "pause_turn" and not reply.calls and self._steering.closed_for_now():
                 return reply.stop_reason

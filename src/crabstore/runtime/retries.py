@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
+from ..store.messages import ToolCall
 from .clock import Clock
 from .errors import BrokenStream, ProviderError, RateLimited
 from .events import Retrying, RunEvent
 from .providers.protocol import Provider, Reply, Request, TextDelta
+from .wire import clean, storable
 
 __all__ = ["Asking", "Retries"]
 
@@ -53,7 +55,7 @@ class Asking:
     @property
     def partial(self) -> str:
         """The text of an answer that did not come to its end."""
-        return "".join(self._heard)
+        return clean("".join(self._heard))
 
     async def reply(self, request: Request) -> Reply:
         """The whole answer; its deltas are told. Raises the last ProviderError when it gives up."""
@@ -74,8 +76,17 @@ class Asking:
             async for event in stream:
                 if isinstance(event, Reply):
                     self._heard.clear()
-                    return event
+                    return _storable(event)
                 if isinstance(event, TextDelta):
                     self._heard.append(event.text)
-                self._tell(event)
+                self._tell(type(event)(clean(event.text)))
         raise BrokenStream(type(self._provider).__name__, "the stream ended without a reply")
+
+
+def _storable(reply: Reply) -> Reply:
+    """The reply, if need be without what no store can hold."""
+    message = storable(reply.message)
+    if message is reply.message or not isinstance(message, dict):
+        return reply
+    calls = (ToolCall(clean(call.id), clean(call.name), storable(call.arguments)) for call in reply.calls)
+    return replace(reply, message=message, calls=tuple(calls))

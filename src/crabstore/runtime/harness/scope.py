@@ -10,6 +10,7 @@ from ...store.messages import HistoryEntry, ToolCall
 from ...store.records import evolve
 from ..events import Told
 from ..tools import Tool, ToolOutput
+from ..wire import clean
 from .base import Context, Harness
 from .guard import Guard
 
@@ -49,9 +50,9 @@ class Scope:
         if not isinstance(call.arguments, dict):
             return ToolOutput(f"the arguments of {call.name} must be a JSON object", is_error=True)
         with self._guard.containing(harness, "dispatch") as attempt:
-            output = await harness.dispatch(context, call)
-            return _require_output(output)
-        return ToolOutput(f"{call.name} failed: {attempt.shown}", is_error=True)
+            output = _require_output(await harness.dispatch(context, call))
+            return ToolOutput(clean(output.text), output.is_error)
+        return ToolOutput(clean(f"{call.name} failed: {attempt.shown}"), is_error=True)
 
     async def preprocess(self, context: Context, entry: HistoryEntry) -> list[HistoryEntry]:
         """What the harnesses put before a user's message; each is marked, and never stored."""

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .convert import convert
 from .results import assistant_message, tool_message
+from .storable import clean, storable
 
-__all__ = ["assistant_message", "convert", "tool_message"]
+__all__ = ["assistant_message", "clean", "convert", "storable", "tool_message"]
