@@ -17,7 +17,7 @@ from crabdb import errors as db
 from ..store import errors as store
 from ..store.skills import InvalidSkill
 
-__all__ = ["EXPECTED", "ExitCode", "Failure", "Refusal", "explain"]
+__all__ = ["EXPECTED", "ExitCode", "Failure", "Refusal", "explain", "failure_document"]
 
 
 class ExitCode(IntEnum):
@@ -43,6 +43,8 @@ class ExitCode(IntEnum):
     """The store is sound, but for the torn tail of a crash, which the next writer cuts off."""
     FOREIGN = 9
     """The file is not a store; it was left untouched."""
+    MODEL = 10
+    """The model, or who provides it, gave no answer."""
     INTERRUPTED = 130
     """Ctrl-C."""
     PIPE = 141
@@ -57,6 +59,12 @@ class Failure:
     kind: str
     message: str
     data: Mapping[str, object] = field(default_factory=dict)
+
+
+def failure_document(failure: Failure) -> dict[str, object]:
+    """As JSON gives it, everywhere."""
+    error = {"kind": failure.kind, "exit": int(failure.code), "message": failure.message, **failure.data}
+    return {"error": error}
 
 
 class Refusal(Exception):

@@ -21,7 +21,7 @@ import typer
 
 import crabdb
 
-from ..answers.failures import EXPECTED, ExitCode, Failure, Refusal, explain
+from ..answers.failures import EXPECTED, ExitCode, Failure, Refusal, explain, failure_document
 from ..opening import open as open_store
 from ..store.backend import Backend
 from .console import Screen, one_line, to_json
@@ -193,8 +193,7 @@ def take_globals(parsed: typer.Context, store: StoreOption = None, json: JsonOpt
 def report(failure: Failure, *, json: bool) -> None:
     """Print a failure on stderr: one line, or one JSON object."""
     if json:
-        error = {"kind": failure.kind, "exit": int(failure.code), "message": failure.message, **failure.data}
-        sys.stderr.write(to_json({"error": error}) + "\n")
+        sys.stderr.write(to_json(failure_document(failure)) + "\n")
     else:
         sys.stderr.write(f"crabstore: {one_line(failure.message)}\n")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,12 +9,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..answers.documents import card_document, entry_document, session_document
+from ..answers.documents import entry_document, session_document
 from ..answers.failures import ExitCode, Refusal
-from ..answers.lookup import agent_names, find_agent, find_session
+from ..answers.listing import Page, listing, started
+from ..answers.lookup import agent_names, find_session
 from ..store.backend import Backend
 from ..store.messages import HistoryEntry
-from ..store.session_records import Card, Recent, SessionMeta
+from ..store.session_records import Card, SessionMeta
 from .call import Call, command, group
 from .console import Column, Screen, count, minute, one_line
 from .exporting import Format, export_file, export_stdout
@@ -28,20 +28,10 @@ app = group("List, read, export and delete conversations.")
 
 _PAGE = 20
 """Sessions and messages shown unless asked otherwise."""
-_READ = 256
-"""Rows read at once where most of them may be filtered away."""
 
 Handle = Annotated[
     str, typer.Argument(metavar="HANDLE", help="A session's handle, or enough of its beginning.")
 ]
-
-
-@dataclass(frozen=True)
-class _Page:
-    rows: list[Recent]
-    names: dict[str, str]
-    next: str | None
-    """Where the next page begins; None at the end."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +52,10 @@ def list_sessions(
     source: Annotated[str, typer.Option(metavar="TOOL", help="Only sessions that this tool recorded.")] = "",
 ) -> ExitCode | None:
     """List sessions, the one that changed last first."""
-    start = _start(after)
+    start = started(after, "--after")
     wanted = Card(agent=agent, project=project_of(project), tool=source)
-    page = call.read(lambda store: _page(store, wanted, limit, start))
-    sessions = [card_document(row, page.names) for row in page.rows]
-    call.answer({"sessions": sessions, "next": page.next}, lambda screen: _draw_page(screen, call, page))
+    page = call.read(lambda store: listing(store, wanted, limit, start))
+    call.answer(page.document(), lambda screen: _draw_page(screen, call, page))
     return None
 
 
@@ -128,47 +117,7 @@ def delete(
     return None
 
 
-async def _page(store: Backend, wanted: Card, limit: int, start: Recent | None) -> _Page:
-    """The page after `start` of sessions that agree with `wanted`, read from the index alone."""
-    if wanted.agent:
-        wanted.agent = (await find_agent(store, wanted.agent)).id
-    rows: list[Recent] = []
-    async for row in _recent(store, start, limit):
-        if len(rows) == limit:
-            last = rows[-1]
-            return _Page(rows, await _names(store, rows), f"{last.updated_at},{last.handle}")
-        if _agrees(row.card, wanted):
-            rows.append(row)
-    return _Page(rows, await _names(store, rows), None)
-
-
-async def _recent(store: Backend, start: Recent | None, limit: int) -> AsyncIterator[Recent]:
-    size = min(limit + 1, _READ)
-    while page := await store.sessions.recent(size, start):
-        for row in page:
-            yield row
-        start, size = page[-1], _READ
-
-
-async def _names(store: Backend, rows: list[Recent]) -> dict[str, str]:
-    return await agent_names(store, (row.card.agent for row in rows))
-
-
-def _agrees(card: Card, wanted: Card) -> bool:
-    asked = ((wanted.agent, card.agent), (wanted.project, card.project), (wanted.tool, card.tool))
-    return all(not value or value == found for value, found in asked)
-
-
-def _start(token: str) -> Recent | None:
-    updated_at, comma, handle = token.partition(",")
-    if not token:
-        return None
-    if not (updated_at and comma and handle):
-        raise Refusal(ExitCode.USAGE, "usage", f"--after {token!r} is no token that a listing gave")
-    return Recent(handle, updated_at, Card())
-
-
-def _draw_page(screen: Screen, call: Call, page: _Page) -> None:
+def _draw_page(screen: Screen, call: Call, page: Page) -> None:
     columns = [Column("handle"), Column("changed"), Column("agent"), Column("project", flexible=True)]
     rows = [
         (
