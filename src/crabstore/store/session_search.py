@@ -8,7 +8,7 @@ seen could still enter the page. A busy session never hides another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .batch import Column
@@ -80,7 +80,7 @@ class SessionHit:
 
 @dataclass(frozen=True)
 class SessionAnswer:
-    """The best sessions, best first, equal scores in order of their handles."""
+    """The best sessions, best first, equal scores in the order of their keys."""
 
     hits: list[SessionHit]
     complete: bool
@@ -98,21 +98,39 @@ class _Found:
 
 
 class _List:
-    """The head of a ranking of sessions, and a look at those that another list named."""
+    """A ranking of sessions as far as it was read: its head, and those that another list named."""
 
     def __init__(self, ranking: Ranking, depth: int) -> None:
-        top = ranking.top(depth)
         self._ranking = ranking
-        self.seen = {group_of(hit.key, 1 + SESSION_PARTS): hit for hit in top.hits}
-        self.complete = top.complete
-        self.floor = 0.0 if top.complete or not top.hits else top.hits[-1].score
-        """What a session that is not in the head can score here at most."""
+        self._depth = depth
+        self.known: dict[bytes, Hit | None] = {}
+        """What was read: None for a session that does not match."""
+        self._read()
 
-    def of(self, groups: list[bytes]) -> list[Hit | None]:
-        """The hits of these sessions, None for one that does not match."""
-        unseen = [group for group in groups if group not in self.seen]
-        found = {} if self.complete else dict(zip(unseen, self._ranking.of(unseen), strict=True))
-        return [self.seen.get(group) or found.get(group) for group in groups]
+    def _read(self) -> None:
+        top = self._ranking.top(self._depth)
+        self.known.update({group_of(hit.key, 1 + SESSION_PARTS): hit for hit in top.hits})
+        self.complete = top.complete
+        self.floor = 0.0 if top.complete else top.hits[-1].score
+        """What a session that is not in the head can score here at most."""
+        self.slope = 0.0 if top.complete else (top.hits[0].score - self.floor) / self._depth
+        """How fast it falls: reading on where it falls faster makes a page certain sooner."""
+
+    def look_up(self, groups: Iterable[bytes]) -> None:
+        """Read these sessions, too."""
+        unknown = [group for group in groups if group not in self.known]
+        self.known.update(zip(unknown, self._ranking.of(unknown), strict=True))
+
+    def score(self, group: bytes) -> float:
+        """What a session that was read scores here."""
+        hit = self.known[group]
+        return hit.score if hit else 0.0
+
+    def deepen(self) -> None:
+        """Read further down, if there is more."""
+        if not self.complete:
+            self._depth *= 3
+            self._read()
 
 
 class SessionSearch:
@@ -149,29 +167,21 @@ class SessionSearch:
         weights, depth = self._weights, max(wanted + 1, int(wanted * self._weights.candidates))
         titles = await self._text.rank("meta", query, where, best=1.0, whole=0.0)
         messages = await self._text.rank("msg", query, where, best=weights.message, whole=weights.session)
+        lists = [_List(messages, depth), _List(titles, depth)]
         while True:
-            lists = [_List(messages, depth), _List(titles, depth)]
-            groups = list(dict.fromkeys(group for part in lists for group in part.seen))
-            ranked = self._scored(groups, *(part.of(groups) for part in lists))
+            ranked = _ranked(lists)
             if all(part.complete for part in lists):
-                return ranked[:wanted], len(ranked) <= wanted
-            if len(ranked) >= wanted and ranked[wanted - 1].score > sum(part.floor for part in lists):
-                return ranked[:wanted], False
-            depth *= 3
+                return self._found(ranked[:wanted], lists[0]), len(ranked) <= wanted
+            if len(ranked) >= wanted and -ranked[wanted - 1][0] > sum(part.floor for part in lists):
+                return self._found(ranked[:wanted], lists[0]), False
+            max(lists, key=lambda part: (not part.complete, part.slope)).deepen()
 
-    def _scored(
-        self, groups: list[bytes], messages: list[Hit | None], titles: list[Hit | None]
-    ) -> list[_Found]:
-        """These sessions, best first, equal scores in order of their handles."""
-        found = [
-            _Found(
-                self._kv.parts(group)[1],
-                (message.score if message else 0.0) + (title.score if title else 0.0),
-                place_of(message.key) if message else None,
-            )
-            for group, message, title in zip(groups, messages, titles, strict=True)
+    def _found(self, page: list[tuple[float, bytes]], messages: _List) -> list[_Found]:
+        best = [messages.known[group] for _, group in page]
+        return [
+            _Found(self._kv.parts(group)[1], -negative, place_of(hit.key) if hit else None)
+            for (negative, group), hit in zip(page, best, strict=True)
         ]
-        return sorted(found, key=lambda session: (-session.score, session.handle))
 
     async def _hits(self, query: str, page: list[_Found], around: tuple[int, int]) -> list[SessionHit]:
         """What is shown of each session: everything that it takes is read in two round trips."""
@@ -221,6 +231,14 @@ class SessionSearch:
             if start <= begin and end - start <= len(snippet)
         ]
         return Excerpt(place_of(key), entry, snippet, inside)
+
+
+def _ranked(lists: Sequence[_List]) -> list[tuple[float, bytes]]:
+    """All sessions that were read in a list, with their scores in all, negated: best first."""
+    groups = list(dict.fromkeys(group for part in lists for group in part.known))
+    for part in lists:
+        part.look_up(groups)
+    return sorted((-sum(part.score(group) for part in lists), group) for group in groups)
 
 
 def _cut(text: str, spans: Iterable[tuple[int, int]], most: int) -> tuple[int, str]:

@@ -213,6 +213,15 @@ class TextContract(Contract):
         await agrees(store, IX, model, "crab", {}, limit=9)
 
     @case
+    async def test_the_store_is_asked_for_its_numbers(self, store: Backend) -> None:
+        store.bm25, store.analysis = Bm25(k1=0.5, b=0.2), Analysis(fold=False)
+        model, random = TextModel(GROUP + 1, store.analysis, store.bm25), Random(9)
+        for _ in range(5):
+            await store.transact(partial(_change, store, model, random))
+        for query in QUERIES:
+            await agrees(store, IX, model, query, {}, limit=4)
+
+    @case
     async def test_any_text_is_a_document_and_any_string_a_query(self, store: Backend) -> None:
         model = TextModel(GROUP + 1)
         for number, text in enumerate(HOSTILE_TEXTS):
