@@ -18,8 +18,10 @@ from pathlib import Path
 
 import crabstore
 from crabstore.runtime import (
+    AnthropicProvider,
     Context,
     Harness,
+    OpenAIProvider,
     ProviderEvent,
     Request,
     Runtime,
@@ -27,8 +29,6 @@ from crabstore.runtime import (
     Tool,
     ToolOutput,
 )
-from crabstore.runtime.providers.anthropic import AnthropicProvider
-from crabstore.runtime.providers.openai import OpenAIProvider
 from crabstore.runtime.providers.scripted import Script, ScriptedCall, ScriptedTurn
 from crabstore.store.agents import AgentConfig, HarnessDeclaration
 from crabstore.store.backend import Backend

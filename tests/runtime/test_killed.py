@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from crabstore.backends.volatile import VolatileBackend
-from crabstore.runtime import MessageStored, NotRunning, Request, Runtime
-from crabstore.runtime.providers.anthropic import AnthropicProvider
-from crabstore.runtime.providers.openai import OpenAIProvider
+from crabstore.runtime import AnthropicProvider, MessageStored, NotRunning, OpenAIProvider, Request, Runtime
 from crabstore.runtime.providers.scripted import ScriptedProvider, ScriptedTurn
 from crabstore.store.backend import Backend
 from crabstore.store.batch import Batch, Column

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from crabstore.runtime import (
+    AnthropicProvider,
     BrokenStream,
     ContextTooLong,
+    OpenAIProvider,
     Provider,
     ProviderError,
     ProviderEvent,
@@ -29,9 +31,7 @@ from crabstore.runtime import (
     Unauthorized,
     Usage,
 )
-from crabstore.runtime.providers.anthropic import AnthropicProvider
 from crabstore.runtime.providers.failures import retry_after
-from crabstore.runtime.providers.openai import OpenAIProvider
 from crabstore.store.messages import HistoryEntry, ToolCall
 
 from .model_server import Answer, ModelServer, anthropic_events, chat_chunks, serving

@@ -28,6 +28,8 @@ from .errors import (
 )
 from .events import Compacted, HarnessFailed, MessageStored, Retrying, RunEvent
 from .harness import Context, Harness, Hooks
+from .providers.anthropic import AnthropicProvider
+from .providers.openai import OpenAIProvider
 from .providers.protocol import Provider, ProviderEvent, Reply, Request, TextDelta, ThinkingDelta, Usage
 from .providers.scripted import ScriptedProvider
 from .retries import Retries
@@ -35,6 +37,7 @@ from .run import Run, RunResult
 from .tools import Tool, ToolOutput
 
 __all__ = [
+    "AnthropicProvider",
     "BadScript",
     "BrokenStream",
     "Busy",
@@ -49,6 +52,7 @@ __all__ = [
     "LiveSession",
     "MessageStored",
     "NotRunning",
+    "OpenAIProvider",
     "Provider",
     "ProviderError",
     "ProviderEvent",

@@ -220,6 +220,7 @@ class Runtime:
         live.jobs.remove(job)
         if not live.jobs:
             del self._live[job.handle]
+        if not any(isinstance(later, Run) for later in live.jobs):
             job.untaken += live.steering.drain()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.warning("the work on session %s failed: %s", job.handle, error)
