@@ -491,6 +491,21 @@ def test_a_closed_runtime_stops_its_runs_and_takes_no_more() -> None:
     asyncio.run(scenario())
 
 
+def test_other_providers_are_asked_by_all_that_begins_after_the_change() -> None:
+    async def scenario() -> None:
+        scene = await begin(play(ScriptedTurn(text="old", wait="go"), ScriptedTurn(text="old too")))
+        run = await scene.run()
+        await heard(run, "old")
+        former = scene.runtime.use(play(ScriptedTurn(text="new"), ScriptedTurn(text="a summary")))
+        scene.provider.release("go")
+        assert (await run.result()).text == "old"
+        await former.close()
+        assert (await (await scene.run("again")).result()).text == "new"
+        assert await scene.runtime.compact("h") == "archive-h-1"
+
+    asyncio.run(scenario())
+
+
 def test_a_runtime_closes_itself_and_may_be_closed_again() -> None:
     async def scenario() -> None:
         scene = await begin(play(ScriptedTurn(text="one", wait="never")))

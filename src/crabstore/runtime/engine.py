@@ -175,11 +175,13 @@ class Runtime:
     def use(
         self, providers: Provider | Mapping[str, Provider], *, retries: Retries | None = None
     ) -> Providers:
-        """Ask these providers in all that begins from now on. What is going on keeps the former ones, which are
-        returned: close them when that has ended.
+        """Ask these providers in all that begins from now on.
+
+        Runs that are going on keep the former ones, which are returned: close them when those have ended.
         """
         former, self._providers = self._providers, Providers(providers)
         self._retries = retries or self._retries
+        self._histories = Histories(self.store, self._providers, self._retries, self._clock)
         return former
 
     async def close(self) -> None:
