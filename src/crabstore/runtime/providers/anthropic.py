@@ -135,10 +135,17 @@ def _think(parameters: dict[str, Any], budget: int) -> None:
 
 def _mark_for_cache(parameters: dict[str, Any]) -> None:
     """The prefix up to a mark is cached: up to the system message, and up to the end of the history."""
-    mark = {"cache_control": {"type": "ephemeral"}}
-    for blocks in (parameters.get("system"), *(m["content"] for m in parameters["messages"][-1:])):
-        if blocks and blocks[-1]["type"] in ("text", "tool_result", "image"):
-            blocks[-1] = {**blocks[-1], **mark}
+    if "system" in parameters:
+        parameters["system"] = _marked(parameters["system"])
+    if parameters["messages"]:
+        *earlier, last = parameters["messages"]
+        parameters["messages"] = [*earlier, {**last, "content": _marked(last["content"])}]
+
+
+def _marked(blocks: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    *earlier, last = blocks
+    markable = last["type"] in ("text", "tool_result", "image")
+    return [*earlier, {**last, "cache_control": {"type": "ephemeral"}}] if markable else blocks
 
 
 @contextmanager

@@ -52,11 +52,11 @@ def render(entries: Sequence[HistoryEntry]) -> Rendered:
         if said.role == "system":
             system.extend(string(block.get("text")) for block in said.blocks)
         elif said.blocks and turns and turns[-1].role == said.role:
-            turns[-1] = _Turn(said.role, turns[-1].blocks + said.blocks, turns[-1].calls + said.calls)
+            turns[-1] = _turn(said.role, turns[-1].blocks + said.blocks, turns[-1].calls + said.calls)
         elif said.blocks:
             turns.append(said)
     if turns and turns[0].role != "user":
-        turns.insert(0, _Turn("user", (_OPENING,)))
+        turns.insert(0, _turn("user", [_OPENING]))
     return Rendered("\n\n".join(filter(None, system)), list(_messages(turns)))
 
 
@@ -80,9 +80,22 @@ class _Turn(NamedTuple):
     """What one role says in a row."""
 
     role: str
-    blocks: tuple[_Block, ...]
-    calls: tuple[str, ...] = ()
+    blocks: list[_Block]
+    calls: tuple[str, ...]
     """The ids of the calls among the blocks."""
+    message: dict[str, Json]
+    """All of it as the API takes it. It is rendered once and shared by requests, so nobody may change it."""
+
+
+def _turn(role: str, blocks: list[_Block], calls: tuple[str, ...] = ()) -> _Turn:
+    """Results come first in what a user says."""
+    if role == "user" and len(blocks) > 1:
+        blocks = sorted(blocks, key=_after_results)
+    return _Turn(role, blocks, calls, {"role": role, "content": cast("list[Json]", blocks)})
+
+
+def _after_results(block: _Block) -> bool:
+    return block["type"] != "tool_result"
 
 
 def _said(entry: HistoryEntry) -> _Turn:
@@ -99,7 +112,7 @@ def _said(entry: HistoryEntry) -> _Turn:
         if sound["type"] == "tool_use":
             calls.append(string(sound.get("id")))
         blocks.append(sound)
-    return _Turn(role, tuple(blocks), tuple(calls))
+    return _turn(role, blocks, tuple(calls))
 
 
 def _taken(role: str, block: _Block) -> _Block | None:
@@ -186,23 +199,17 @@ _READERS: dict[tuple[str, str], Callable[[_Block], _Block | None]] = {
 
 
 def _messages(turns: Iterable[_Turn]) -> Iterator[dict[str, Json]]:
-    """Results first, and calls that reuse an id renamed together with their results."""
+    """The turns' messages; calls that reuse an id are renamed, together with their results."""
     used: set[str] = set()
     renamed: dict[str, str] = {}
-    for role, said, calls in turns:
-        if role == "assistant":
-            renamed = {} if used.isdisjoint(calls) else _new_names(calls, used)
-            used.update(calls)
-        blocks = list(said)
-        if role == "user" and len(blocks) > 1:
-            blocks.sort(key=_after_results)
+    for turn in turns:
+        if turn.role == "assistant":
+            renamed = _new_names(turn.calls, used) if turn.calls else {}
+            used.update(turn.calls)
         if renamed:
-            blocks = [_renamed(block, renamed) for block in blocks]
-        yield {"role": role, "content": cast("list[Json]", blocks)}
-
-
-def _after_results(block: _Block) -> bool:
-    return block["type"] != "tool_result"
+            yield {"role": turn.role, "content": [_renamed(block, renamed) for block in turn.blocks]}
+        else:
+            yield turn.message
 
 
 def _new_names(calls: Iterable[str], used: set[str]) -> dict[str, str]:
