@@ -70,6 +70,16 @@ def test_only_the_file_layer_of_crabdb_calls_the_operating_system() -> None:
     assert callers <= {"files.py", "lock.py"}
 
 
+def test_only_two_rooms_of_the_runtime_call_the_operating_system() -> None:
+    callers = {
+        path.name
+        for path in (ROOT / "src/crabstore/runtime").rglob("*.py")
+        if imported(path) & {"os", "fcntl", "shutil", "signal", "subprocess", "socket", "threading"}
+    }
+    # To open a file inside an open folder, and to end a process group, takes calls that pathlib and asyncio lack.
+    assert callers <= {"rooted.py", "commands.py"}
+
+
 def test_only_applications_read_the_environment() -> None:
     readers = [
         path
