@@ -8,7 +8,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from crabstore.runtime import Context, Harness, HarnessFailed, Hooks, MessageStored, Run, Tool, ToolOutput
+from crabstore.runtime import (
+    Context,
+    Harness,
+    HarnessFailed,
+    Hooks,
+    MessageStored,
+    PartlyResolved,
+    Run,
+    Tool,
+    ToolOutput,
+)
 from crabstore.runtime.events import Told
 from crabstore.runtime.providers.scripted import ScriptedTurn
 from crabstore.store.agents import AgentConfig, HarnessDeclaration
@@ -373,5 +383,21 @@ def test_a_harness_that_could_not_be_resolved_takes_no_part() -> None:
         )
         await (await scene.run()).result()
         assert list(scene.provider.requests[0].tools) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_harness_that_is_partly_resolved_takes_part_with_what_it_has() -> None:
+    class Partly(Keeper):
+        async def on_resolve_agent(self, agent: AgentConfig) -> None:
+            await super().on_resolve_agent(agent)
+            raise PartlyResolved("one of two servers is down")
+
+    async def scenario() -> None:
+        scene = await begin(play(ScriptedTurn(text="ok")), [Partly()])
+        run = await scene.run()
+        await run.result()
+        assert len(scene.provider.requests[0].tools) == 2
+        assert failures(await told(run)) == [("keeper", "on_resolve_agent")]
 
     asyncio.run(scenario())

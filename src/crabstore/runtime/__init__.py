@@ -27,7 +27,7 @@ from .errors import (
     UnknownModel,
 )
 from .events import Compacted, HarnessFailed, MessageStored, Retrying, RunEvent
-from .harness import Context, Harness, Hooks
+from .harness import Context, Harness, Hooks, PartlyResolved
 from .providers.anthropic import AnthropicProvider
 from .providers.openai import OpenAIProvider
 from .providers.protocol import Provider, ProviderEvent, Reply, Request, TextDelta, ThinkingDelta, Usage
@@ -53,6 +53,7 @@ __all__ = [
     "MessageStored",
     "NotRunning",
     "OpenAIProvider",
+    "PartlyResolved",
     "Provider",
     "ProviderError",
     "ProviderEvent",
