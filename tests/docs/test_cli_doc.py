@@ -111,7 +111,7 @@ ARGUMENTS: dict[str, list[str]] = {
 EXAMPLES = {
     name: json.loads(block)
     for name, text in sections().items()
-    if name != "demo"
+    if name not in ("demo", "serve")
     for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)
 }
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "backup": "rescue:backup",
     "repair": "rescue:repair",
     "reindex": "maintenance:reindex",
+    "serve": "serve:serve",
     "demo": "demo:demo",
 }
 """Where each command stands, or the group of a noun's commands."""

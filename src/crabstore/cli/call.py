@@ -43,6 +43,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 VARIABLE = "CRABSTORE_URL"
+_HOME = "CRABSTORE_HOME"
 _DEFAULT = Path(".crabstore") / "store.crmem"
 
 StoreOption = Annotated[
@@ -50,7 +51,7 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help=f"The store: a path or a URL. Else ${VARIABLE}, else ~/{_DEFAULT}.",
+        help=f"The store: a path or a URL. Else ${VARIABLE}, else {_DEFAULT.name} in ${_HOME}, else ~/{_DEFAULT}.",
         show_default=False,
     ),
 ]
@@ -97,9 +98,10 @@ class Call:
     def url(self) -> str:
         """The store's URL."""
         given = self._options.store or os.environ.get(VARIABLE)
-        if not given:
-            return str(home() / _DEFAULT)
-        return from_home(given)
+        if given:
+            return from_home(given)
+        folder = os.environ.get(_HOME)
+        return str(Path(from_home(folder)) / _DEFAULT.name if folder else home() / _DEFAULT)
 
     @cached_property
     def screen(self) -> Screen:
