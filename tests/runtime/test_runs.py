@@ -440,8 +440,11 @@ def test_a_run_that_cannot_begin_stores_nothing() -> None:
         scene = await begin(play(ScriptedTurn(text="one")))
         with pytest.raises(NotFound):
             await scene.runtime.start("nowhere", "hello")
-        with pytest.raises(InvalidArgument):
-            await scene.run("")
+        passing = HistoryEntry.user("never stored")
+        passing.auto_injected = True
+        for message in ("", " ", passing, HistoryEntry.assistant("not a user")):
+            with pytest.raises(InvalidArgument):
+                await scene.runtime.start("h", message)
         await scene.store.agents.delete(scene.agent.id)
         run = await scene.run()
         with pytest.raises(NotFound):

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ..store.agents import AgentConfig
 from ..store.backend import Backend
 from ..store.errors import InvalidArgument, NotFound
-from ..store.messages import HistoryEntry
+from ..store.messages import HistoryEntry, Text
 from ..store.records import checked
 from ..store.session_records import SessionMeta
 from .clock import Clock
@@ -287,11 +287,17 @@ async def _in_turn(live: _Live, work: Callable[[_Live], Coroutine[Any, Any, T]])
 def _said(message: str | HistoryEntry, sender: str) -> HistoryEntry:
     """A user's message as an entry. Raises InvalidArgument for one that says nothing, or that none can store."""
     entry = HistoryEntry.user(message) if isinstance(message, str) else message
-    if not isinstance(entry, HistoryEntry) or entry.role != "user" or not entry.blocks:
-        raise InvalidArgument("message", message, "must be text, or a user's entry that holds something")
+    if not isinstance(entry, HistoryEntry) or entry.role != "user" or _is_blank(entry):
+        raise InvalidArgument("message", message, "must be text, or a user's entry, that is not blank")
+    if entry.auto_injected:
+        raise InvalidArgument("message", message, "must not be one that is never stored")
     checked(entry, HistoryEntry)
     entry.sender = sender or entry.sender
     return entry
+
+
+def _is_blank(entry: HistoryEntry) -> bool:
+    return not any(block.text.strip() if isinstance(block, Text) else block for block in entry.blocks)
 
 
 def _ignore(event: RunEvent) -> None:
