@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import NamedTuple
 
 from ..corpus import Corpus, Message, Query, Session
@@ -134,18 +134,26 @@ class Clock:
 
     def __init__(self) -> None:
         self.spent: list[float] = []
-        self._start = 0.0
+        self.processor = 0.0
+        """Seconds of the processor's time, of all threads of this process; other processes do not add to it."""
+        self._start = (0.0, 0.0)
 
     def __enter__(self) -> None:
-        self._start = perf_counter()
+        self._start = (process_time(), perf_counter())
 
     def __exit__(self, *_: object) -> None:
-        self.spent.append(perf_counter() - self._start)
+        used, start = self._start
+        self.spent.append(perf_counter() - start)
+        self.processor += process_time() - used
 
     @property
     def seconds(self) -> float:
         """All of it."""
         return sum(self.spent)
+
+    def high(self, share: float) -> float:
+        """The seconds that this share of the times took at most."""
+        return sorted(self.spent)[int(share * (len(self.spent) - 1))]
 
     @property
     def milliseconds(self) -> list[float]:

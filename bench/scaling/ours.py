@@ -40,10 +40,10 @@ class Crabstore(Engine):
         writer = _Writer(store, stream)
         single = min(SINGLES, messages // 5)
         bulk = messages - 2 * single
-        seconds, lag = await _beside(writer.write(bulk, BULK))
-        figures = {"bulk_us": seconds / bulk * 1e6, "lag_bulk_ms": lag.worst * 1e3}
-        figures["append_us"] = await writer.write(single, 1) / single * 1e6
-        figures |= {"append_p50_us": writer.high(0.5), "append_p99_us": writer.high(0.99)}
+        clock, lag = await _beside(writer.write(bulk, BULK))
+        figures = _each("bulk", clock, bulk) | {"lag_bulk_ms": lag.worst * 1e3}
+        clock = await writer.write(single, 1)
+        figures |= _each("append", clock, single) | {"append_p99_us": clock.high(0.99) * 1e6}
         _, lag = await _beside(writer.write(single, 1))
         figures |= {"lag_ms": lag.worst * 1e3, "lag_processor_ms": lag.processor * 1e3}
         closing = Clock()
@@ -103,14 +103,13 @@ class _Writer:
     def __init__(self, store: CrabBackend, stream: Stream) -> None:
         self._store = store
         self._stream = stream
-        self._clock = Clock()
 
-    async def write(self, count: int, most: int) -> float:
-        """Append the next `count` messages, at most so many a call; the seconds that took.
+    async def write(self, count: int, most: int) -> Clock:
+        """Append the next `count` messages, at most so many a call; what that took.
 
         Opening a session counts where messages come in bulk, and not where single ones are measured.
         """
-        clock = self._clock = Clock()
+        clock = Clock()
         for part in self._stream.take(count, most):
             if part.first:
                 with clock if most > 1 else nullcontext():
@@ -119,12 +118,7 @@ class _Writer:
                 entries = [_entry(message, part.number + at) for at, message in enumerate(part.messages)]
                 await self._store.sessions.append_messages(part.session.handle, entries)
                 await asyncio.sleep(0)
-        return clock.seconds
-
-    def high(self, share: float) -> float:
-        """Microseconds that this share of the last calls took at most."""
-        spent = sorted(self._clock.spent)
-        return spent[int(share * (len(spent) - 1))] * 1e6
+        return clock
 
     async def _open(self, part: Part) -> None:
         session = part.session
@@ -163,7 +157,15 @@ class _Lag:
             self.processor = max(self.processor, thread_time() - used)
 
 
-async def _beside(work: Awaitable[float]) -> tuple[float, _Lag]:
+def _each(name: str, clock: Clock, count: int) -> Figures:
+    """Microseconds a message."""
+    return {
+        f"{name}_us": clock.seconds / count * 1e6,
+        f"{name}_processor_us": clock.processor / count * 1e6,
+    }
+
+
+async def _beside(work: Awaitable[Clock]) -> tuple[Clock, _Lag]:
     """What `work` returns, and the lag beside it."""
     lag = _Lag()
     watching = asyncio.create_task(lag.watch())

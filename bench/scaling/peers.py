@@ -22,6 +22,8 @@ def filled(corpus: Corpus, messages: int, single: int, write: Callable[[list[Row
     return Outcome(
         {
             "bulk_us": bulk.seconds / (messages - single) * 1e6,
+            "bulk_processor_us": bulk.processor / (messages - single) * 1e6,
+            "append_processor_us": alone.processor / single * 1e6,
             "append_us": alone.seconds / single * 1e6,
             "append_p50_us": median(alone.spent) * 1e6,
             "text_mb": stream.bytes / 1e6,

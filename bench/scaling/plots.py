@@ -15,7 +15,16 @@ from .tables import FIGURES, Run
 
 __all__ = ["draw"]
 
-_SKIPPED = {"text_mb", "content_mb", "other_index_mb", "dead_mb", "rss_bare_mb", "lag_processor_ms"}
+_SKIPPED = {
+    "text_mb",
+    "content_mb",
+    "other_index_mb",
+    "dead_mb",
+    "rss_bare_mb",
+    "bulk_processor_us",
+    "append_processor_us",
+    "lag_processor_ms",
+}
 """Figures that the tables have for what the others consist of."""
 _STYLES = {"crabstore": ("#d1495b", "o"), "fts5": ("#30638e", "s"), "tantivy": ("#66a182", "^")}
 

@@ -13,7 +13,9 @@ __all__ = ["FIGURES", "Run", "markdown", "summary"]
 
 FIGURES = {
     "bulk_us": "index in bulk, 256 a call, µs a message",
+    "bulk_processor_us": "the same, processor time, µs a message",
     "append_us": "append one message, µs",
+    "append_processor_us": "the same, processor time, µs",
     "append_p99_us": "append one message, p99, µs",
     "import_us": "`crabstore import`, µs a message",
     "lag_ms": "longest block of the event loop, a message a call, ms",
