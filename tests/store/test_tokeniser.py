@@ -59,6 +59,10 @@ def test_tokens_are_words_pairs_and_nothing_else() -> None:
         ("E2E", "e2e"),
         ("utf8 python3", "utf8 python3"),
         ("größe_max", "größe max größemax"),
+        (
+            "findUserByEmailAddressAndTenantId",
+            "find user email address tenant id finduserbyemailaddressandtenantid",
+        ),
         ("aGVsbG8gd29ybGQhIQxYzAbC", "agvsbg8gd29ybgqhiqxyzabc"),
     ],
 )

@@ -24,7 +24,7 @@ STOP_WORDS = frozenset(
 
 _MAX_LETTERS = 64
 _MAX_HUMPS = 6
-"""Words in one camelCase run at most. More of them is base64 or a hash, whose pieces say nothing."""
+"""Words in one camelCase run at most, if digits stand in it: more are base64, whose pieces say nothing."""
 
 # Scripts written without spaces between words: a run of them is cut into overlapping pairs.
 _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -82,7 +82,8 @@ def parts(run: str) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for piece in re.finditer("[^_]+", run):
         humps = [match.start() for match in _HUMP.finditer(piece[0])]
-        cuts = [0, *(humps if len(humps) < _MAX_HUMPS else ()), len(piece[0])]
+        spoken = len(humps) < _MAX_HUMPS or piece[0].isalpha()
+        cuts = [0, *(humps if spoken else ()), len(piece[0])]
         found += [(piece.start() + start, piece.start() + end) for start, end in pairwise(cuts)]
     return found
 
