@@ -9,7 +9,7 @@ import pytest
 from crabstore.backends.crabdb.packed import postings, rows, scoring, sealing, segment, upkeep, writing
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(upkeep, "SEAL", 6)

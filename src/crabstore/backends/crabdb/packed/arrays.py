@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ __all__ = [
     "Ints",
     "Numbers",
     "Reader",
+    "distinct",
     "narrowed",
     "pack_array",
     "pack_strings",
@@ -29,6 +31,8 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer]
 """Unsigned integers of whatever width they were packed in."""
+
+N = TypeVar("N", bound=np.generic)
 
 _DTYPES = ("<u1", "<u2", "<u4", "<u8", "<i8", "<f8")
 _CODES = {np.dtype(name): code for code, name in enumerate(_DTYPES)}
@@ -45,6 +49,15 @@ def narrowed(numbers: npt.NDArray[np.integer]) -> Numbers:
     """The same numbers, none of them negative, in the narrowest unsigned type."""
     largest = int(numbers.max()) if len(numbers) else 0
     return numbers.astype(_DTYPES[width_code(largest)])
+
+
+def distinct(parts: Sequence[npt.NDArray[N]]) -> npt.NDArray[N]:
+    """The distinct numbers in all of `parts`, one at least, ascending; each part ascends already."""
+    if len(parts) == 1:
+        return parts[0]
+    merged = np.concatenate(parts)
+    merged.sort(kind="stable")
+    return merged[np.concatenate([[True], merged[1:] != merged[:-1]])] if len(merged) else merged
 
 
 def pack_array(array: npt.NDArray[np.generic]) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ __all__ = ["Column", "merged_column", "pack_column", "read_column"]
 
 _WORDS, _TIMES = 0, 1
 _ABSENT = np.iinfo(np.int64).min
+_EPOCH = datetime(1970, 1, 1)
 _LOWEST = np.datetime64("0001-01-01", "us").astype(np.int64).item()
 _HIGHEST = np.datetime64("9999-12-31T23:59:59.999999", "us").astype(np.int64).item()
 
@@ -184,7 +186,7 @@ def _times(values: list[str]) -> Ints | None:
 
 
 def _text(time: int) -> str:
-    return str(np.datetime_as_string(np.datetime64(time, "us"))) + "Z"
+    return (_EPOCH + timedelta(microseconds=time)).isoformat(timespec="microseconds") + "Z"
 
 
 def _first_from(bound: str) -> int:

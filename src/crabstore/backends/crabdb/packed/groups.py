@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from .arrays import Ints
-from .hashes import Hashes
+from .arrays import Bools, Ints, distinct
+from .hashes import Hashes, group_hash
+from .lists import Places
 from .recent import Recent
 from .segment import Segment
 
-__all__ = ["GroupTable"]
-
-Places = npt.NDArray[np.int32]
+__all__ = ["GroupTable", "Sizes"]
 
 
 class GroupTable:
@@ -22,14 +21,16 @@ class GroupTable:
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         hashes = [segment.groups.hashes.astype(np.uint64) for segment in segments]
-        self._hashes: Hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]))
+        self.hashes: Hashes = np.sort(distinct([np.sort(own) for own in [np.empty(0, np.uint64), *hashes]]))
+        """What each group is told apart by, ascending."""
+        self._places: dict[int, Ints] = {}
         self._members: dict[int, Places] = {}
-        self.docs = np.zeros(len(self._hashes), np.int64)
+        self.docs = np.zeros(len(self.hashes), np.int64)
         """Live documents in each group."""
-        self.lengths = np.zeros(len(self._hashes), np.int64)
+        self.lengths = np.zeros(len(self.hashes), np.int64)
         """Terms in them."""
         for segment, own in zip(segments, hashes, strict=True):
-            places = np.searchsorted(self._hashes, own)
+            places = self._places[segment.row.id] = np.searchsorted(self.hashes, own)
             sizes = segment.groups.sizes(segment.docs)
             self._members[segment.row.id] = np.repeat(places, sizes).astype(np.int32)
             starts = segment.groups.starts
@@ -41,24 +42,55 @@ class GroupTable:
         """The group of each document."""
         return self._members[segment.row.id]
 
+    def runs(self, segment: Segment, asked: Bools) -> tuple[Ints, Ints]:
+        """Where the runs of documents of the groups that are `asked` for start and end."""
+        found = np.flatnonzero(asked[self._places[segment.row.id]])
+        starts = segment.groups.starts[found]
+        return starts, starts + segment.groups.sizes(segment.docs)[found]
+
     def bury(self, segment: Segment, ordinals: Ints) -> None:
         """Count documents out that have died."""
         places = self.members(segment)[ordinals]
         np.subtract.at(self.docs, places, 1)
         np.subtract.at(self.lengths, places, segment.lengths[ordinals].astype(np.int64))
 
-    def with_recent(self, recent: Recent, hashes: Sequence[int]) -> tuple[Places, Ints, Ints, Hashes]:
-        """With the documents of `recent`, whose groups have `hashes`: the group of each, and of all groups the
-        live documents, the terms and the hashes. Groups that no segment has are numbered behind the others.
+    def with_recent(self, recent: Recent) -> tuple[Places, Sizes]:
+        """The group of each recent document, and all groups as they are with these.
+
+        Groups that no segment has are numbered behind the others.
         """
-        own = np.array(hashes, np.uint64)
-        new = np.setdiff1d(own, self._hashes)
-        places = np.searchsorted(self._hashes, own)
-        fresh = np.isin(own, new)
-        places[fresh] = len(self._hashes) + np.searchsorted(new, own[fresh])
+        own = np.array(recent.groups(), np.uint64)
+        places = np.searchsorted(self.hashes, own)
+        known = places < len(self.hashes)
+        known[known] = self.hashes[places[known]] == own[known]
+        new = distinct([np.sort(own[~known]), np.empty(0, np.uint64)])
+        places[~known] = len(self.hashes) + np.searchsorted(new, own[~known])
         docs = np.concatenate([self.docs, np.zeros(len(new), np.int64)])
         lengths = np.concatenate([self.lengths, np.zeros(len(new), np.int64)])
         alive = recent.alive
         np.add.at(docs, places[alive], 1)
         np.add.at(lengths, places[alive], recent.lengths[alive].astype(np.int64))
-        return places.astype(np.int32), docs, lengths, np.concatenate([self._hashes, new])
+        return places.astype(np.int32), Sizes(docs, lengths, self.hashes, new)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large each group is, and which it is."""
+
+    docs: Ints
+    lengths: Ints
+    known: Hashes
+    """The hashes of the groups that segments have, ascending; these are numbered first."""
+    new: Hashes
+    """The hashes of the others, ascending."""
+
+    def places(self, groups: Sequence[bytes]) -> Ints:
+        """The number of each of these groups; -1 if there is none."""
+        wanted = np.array([group_hash(group) for group in groups], np.uint64)
+        found = np.full(len(groups), -1)
+        for start, hashes in ((0, self.known), (len(self.known), self.new)):
+            at = np.searchsorted(hashes, wanted)
+            there = at < len(hashes)
+            there[there] = hashes[at[there]] == wanted[there]
+            found[there] = start + at[there]
+        return found

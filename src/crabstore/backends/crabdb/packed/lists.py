@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from .arrays import Bools, Floats, Numbers, narrowed
 
-__all__ = ["Docs", "Pinned", "PostingList", "Singles", "united"]
+__all__ = ["Docs", "Pinned", "Places", "PostingList", "Singles", "summed_by_group", "united"]
 
 Docs: TypeAlias = npt.NDArray[np.uint32]
+Places: TypeAlias = npt.NDArray[np.int32]
+"""Numbers of groups."""
 Singles: TypeAlias = npt.NDArray[np.float32]
 
 
@@ -45,6 +47,8 @@ class PostingList:
     """How many documents of its segment were dead when the dead were taken out."""
     _impacts: tuple[Pinned, Singles, float] | None = field(default=None, compare=False, repr=False)
 
+    _frequencies: tuple[Places, Places, Numbers] | None = field(default=None, compare=False, repr=False)
+
     @property
     def size(self) -> int:
         """Bytes of memory, the impacts included."""
@@ -59,10 +63,24 @@ class PostingList:
             self._impacts = (pinned, impacts, float(impacts.max(initial=0.0)))
         return self._impacts[1], self._impacts[2]
 
+    def by_group(self, members: Places) -> tuple[Places, Numbers]:
+        """The groups of its documents, of which each has its number in `members`, and how often each group holds
+        the term; a group can come twice.
+        """
+        if self._frequencies is None or self._frequencies[0] is not members:
+            self._frequencies = (members, *summed_by_group(members[self.docs], self.tfs))
+        return self._frequencies[1:]
+
     def living(self, alive: Bools, deaths: int) -> PostingList:
         """Without the documents that are dead by now."""
         kept = alive[self.docs]
         return PostingList(self.docs[kept], self.tfs[kept], deaths)
+
+
+def summed_by_group(groups: Places, tfs: Numbers) -> tuple[Places, Numbers]:
+    """Each run of one group, and the sum of its frequencies."""
+    starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
+    return groups[starts], np.add.reduceat(tfs, starts, dtype=np.int64) if len(starts) else tfs[:0]
 
 
 def united(lists: Sequence[tuple[Docs, Docs]]) -> PostingList:

@@ -12,9 +12,8 @@ import numpy as np
 
 from ....store.bm25 import Analysis, Bm25, query_terms
 from ....store.text import Hit, Hits, Ranking, Where, group_of, require_limit
-from .arrays import Bools, Floats, Ints
-from .hashes import group_hash
-from .lists import Docs, PostingList
+from .arrays import Bools, Floats, Ints, distinct
+from .lists import Docs, Places, PostingList, summed_by_group
 from .scoring import Share, kth_best, margin
 from .segment import Segment
 from .state import IndexState
@@ -122,7 +121,7 @@ def _contenders(query: Query, found: _Scored, limit: int) -> Ints:
     above = order[found.scores[order] > cut]
     equal = order[found.scores[order] == cut]
     firsts = []
-    for at in np.unique(found.parts[equal]).tolist():
+    for at in sorted(set(found.parts[equal].tolist())):
         own = equal[found.parts[equal] == at]
         firsts.append(own[:limit] if query.parts[at].by_key else own)
     return np.concatenate([above, *firsts])
@@ -144,11 +143,12 @@ class PackedRanking(Ranking):
         self._realm = realm
         self._depth = query.state.depth
         state = query.state
-        table = state.groups
-        places, docs, lengths, self._hashes = table.with_recent(state.recent, state.recent.groups())
-        self._known = len(table.docs)
-        self._members = [table.members(part) if isinstance(part, Segment) else places for part in query.parts]
-        self._wholes = self._score_wholes(docs, lengths)
+        self._table = state.groups
+        places, self._sizes = self._table.with_recent(state.recent)
+        self._members = [
+            self._table.members(part) if isinstance(part, Segment) else places for part in query.parts
+        ]
+        self._wholes = self._score_wholes()
         self._near, self._matched = self._near_best()
 
     def top(self, limit: int) -> Hits:
@@ -163,38 +163,33 @@ class PackedRanking(Ranking):
         return Hits([hit for _, hit in self._hits(chosen, limit)], complete)
 
     def of(self, groups: Sequence[bytes]) -> list[Hit | None]:
-        places = [self._place(group[len(self._realm) :]) for group in groups]
-        asked = np.unique(np.array([place for place in places if place is not None], np.int64))
+        places = self._sizes.places([group[len(self._realm) :] for group in groups])
+        asked = np.sort(places[places >= 0])
         found = dict(self._hits(asked[self._matched[asked]], len(groups)))
-        return [None if place is None else found.get(place) for place in places]
+        return [found.get(place) for place in places.tolist()]
 
-    def _place(self, group: bytes) -> int | None:
-        wanted = np.uint64(group_hash(group))
-        for start, stop in ((0, self._known), (self._known, len(self._hashes))):
-            at = start + int(np.searchsorted(self._hashes[start:stop], wanted))
-            if at < stop and self._hashes[at] == wanted:
-                return at
-        return None
-
-    def _score_wholes(self, docs: Ints, lengths: Ints) -> Floats:
+    def _score_wholes(self) -> Floats:
         """The score of each group as one document."""
-        query = self._query
-        count = int(np.count_nonzero(docs))
+        query, sizes = self._query, self._sizes
+        count = int(np.count_nonzero(sizes.docs))
         average = query.state.length / max(count, 1) or 1.0
-        total = np.zeros(len(docs))
+        total = np.zeros(len(sizes.docs))
         for _, lists in query.terms:
-            held = np.zeros(len(docs), np.bool_)
-            frequencies = np.zeros(len(docs))
+            held = np.zeros(len(total), np.bool_)
+            frequencies = np.zeros(len(total), np.int64)
             for postings, members, share in zip(lists, self._members, query.shares, strict=True):
                 if postings is not None:
-                    held[members[postings.docs]] = True
-                    matching, tfs = share.matching(postings)
-                    frequencies += np.bincount(members[matching], tfs, len(docs))
+                    groups, tfs = postings.by_group(members)
+                    held[groups] = True
+                    if share.passing is not None:
+                        docs, own = share.matching(postings)
+                        groups, tfs = summed_by_group(members[docs], own)
+                    np.add.at(frequencies, groups, tfs)
             df = int(np.count_nonzero(held))
             idf = query.bm25.idf(max(count, df), df)
             found = np.flatnonzero(frequencies)
-            gains = query.bm25.gain(frequencies[found], lengths[found].astype(np.float64), average)
-            total[found] += idf * gains
+            lengths = sizes.lengths[found].astype(np.float64)
+            total[found] += idf * query.bm25.gain(frequencies[found].astype(np.float64), lengths, average)
         return total
 
     def _near_best(self) -> tuple[Floats, Bools]:
@@ -238,11 +233,10 @@ class PackedRanking(Ranking):
         query = self._query
         asked = np.zeros(len(self._wholes), np.bool_)
         asked[groups] = True
-        chosen: list[Docs] = []
-        for share, members in zip(query.shares, self._members, strict=True):
-            matching = [share.matching(postings)[0] for postings, _ in share.terms]
-            own = [docs[asked[members[docs]]] for docs in matching]
-            chosen.append(np.unique(np.concatenate([np.empty(0, np.uint32), *own])))
+        chosen = [
+            self._of_groups(share, members, asked)
+            for share, members in zip(query.shares, self._members, strict=True)
+        ]
         found = _scored(query, chosen)
         numbers = np.concatenate(
             [
@@ -254,6 +248,20 @@ class PackedRanking(Ranking):
         starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
         kept = [self._first(found, run) for run in np.split(order, starts[1:])] if len(order) else []
         return _Scored(found.parts[kept], found.docs[kept], found.scores[kept])
+
+    def _of_groups(self, share: Share, members: Places, asked: Bools) -> Docs:
+        """The documents of one part that match and whose groups are asked for."""
+        own = [np.empty(0, np.uint32)]
+        for postings, _ in share.terms:
+            if isinstance(share.part, Segment):
+                # The documents of a group are a run, and so is what a list has of them.
+                starts, ends = self._table.runs(share.part, asked)
+                first, last = np.searchsorted(postings.docs, starts), np.searchsorted(postings.docs, ends)
+                own += [postings.docs[at:end] for at, end in zip(first.tolist(), last.tolist(), strict=True)]
+            else:
+                own.append(postings.docs[asked[members[postings.docs]]])
+        docs = distinct(own)
+        return docs if share.passing is None else docs[share.passing[docs]]
 
     def _first(self, found: _Scored, run: Ints) -> int:
         """Of documents of one group, best first, the one that stands for it: of equal ones the least key."""

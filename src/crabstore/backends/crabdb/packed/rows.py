@@ -4,7 +4,7 @@
     new/{doc}             Fresh: a document that is not in a segment yet, written in its own commit
     gone/one/{doc}        a document that segments may hold and that is no more
     gone/all/{prefix}     the same for every document whose key starts with the prefix
-    seg/{id}/keys/{n}     256 document keys, ascending; a document's ordinal is its place among all of them
+    seg/{id}/keys/{n}     64 document keys, ascending; a document's ordinal is its place among all of them
     seg/{id}/hash         crc32 of each key, ascending, and whose it is
     seg/{id}/docs         length and weight of each document
     seg/{id}/groups       the groups: first ordinal and hash of each
@@ -37,7 +37,7 @@ __all__ = [
 
 NEW, ONE, ALL = b"new/", b"gone/one/", b"gone/all/"
 
-KEYS = 256
+KEYS = 64
 """Keys in a row: one is unpacked to name one hit."""
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ....store.bm25 import Analysis, Bm25, Term
 from ....store.text import Attrs, Where
-from .arrays import Bools, Floats, Ints, Numbers
+from .arrays import Bools, Floats, Ints, Numbers, distinct
 from .lists import Docs, Pinned, PostingList, Singles
 
 __all__ = ["Part", "Share", "kth_best", "margin"]
@@ -115,7 +115,7 @@ class Share:
             floor = max(floor, kth_best(sums[docs], limit))
         least = floor * (1 - self.slack)
         chosen = [docs[sums[docs] >= least - bounds[len(read)]] for docs in read]
-        docs = np.unique(np.concatenate(chosen))
+        docs = distinct(chosen)
         gains = sums[docs]
         for postings, idf in ranked[len(read) :]:
             places, there = _places(postings, docs)
@@ -152,7 +152,7 @@ class Share:
             if len(docs) > enough:
                 return len(docs)
             kept.append(docs)
-        return len(np.unique(np.concatenate(kept))) if kept else 0
+        return len(distinct(kept)) if kept else 0
 
     def matching(self, postings: PostingList) -> tuple[Docs, Numbers]:
         """The documents of a list that pass the filter, with their frequencies."""
