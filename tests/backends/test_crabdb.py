@@ -124,3 +124,22 @@ def test_a_reader_shows_one_moment_until_it_is_told_to_refresh(tmp_path: Path) -
             assert not await writer.refresh()
 
     asyncio.run(run())
+
+
+def test_erasing_leaves_no_word_of_a_forgotten_session_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.crmem"
+
+    async def run() -> None:
+        async with crabstore.open(path) as store:
+            assert isinstance(store, CrabBackend)
+            for handle, text in (("kept", "a plain crab"), ("gone", "the hunter2 crab")):
+                await store.sessions.open(handle, agent="A", created_by="me", title=text)
+                await store.sessions.append_messages(handle, [HistoryEntry.user(text)])
+            await store.text.purge()  # both are in one segment now
+            await store.sessions.forget("gone")
+            await store.erase()
+            assert len((await store.sessions.search("crab")).hits) == 1
+        assert b"hunter2" not in path.read_bytes()
+        assert b"crab" in path.read_bytes()
+
+    asyncio.run(run())

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 
 from crabdb import CrabDB, Options
 
@@ -147,6 +148,13 @@ class CrabBackend(Backend):
         if changed and self._packed is not None:
             self._packed.reload()
         return changed
+
+    async def erase(self) -> tuple[Path, ...]:
+        """Leave nothing on the medium of what was deleted, in the text index, the file and what recovery set
+        aside; the files beside it that were removed for it. Raises what `CrabDB.erase` raises.
+        """
+        await self.text.purge()
+        return await asyncio.to_thread(self.db.erase)
 
     async def sync(self) -> None:
         await self._syncing.wait()
