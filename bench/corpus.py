@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -174,8 +173,23 @@ def _sentences(words: list[str]) -> str:
     return ". ".join(" ".join(words[at : at + 12]) for at in range(0, len(words), 12))
 
 
-@lru_cache(maxsize=1 << 20)
+_KEPT = 1 << 20
+_kept: dict[int, str] = {}
+"""Words spelled before. A plain dictionary of numbers and text, since it is in the process that is measured: what
+`functools.lru_cache` keeps, the garbage collector would walk in every pass.
+"""
+
+
 def _spelled(number: int) -> str:
+    word = _kept.get(number)
+    if word is None:
+        word = _spell(number)
+        if len(_kept) < _KEPT:
+            _kept[number] = word
+    return word
+
+
+def _spell(number: int) -> str:
     if number < 0:
         return _GLUE[-1 - number]
     if number >= _COMPOUNDS:
