@@ -137,3 +137,31 @@ def test_wherever_it_stops_no_index_entry_points_at_nothing(name: str) -> None:
     while asyncio.run(stop_after(stops)):
         stops += 1
     assert stops > 0
+
+
+@pytest.mark.parametrize("name", ["append", "truncate"])
+def test_wherever_it_stops_the_next_append_takes_the_next_position(name: str) -> None:
+    async def stop_after(writes: int) -> bool:
+        store = await begin()
+        store.fuse = writes
+        try:
+            await OPERATIONS[name](store)
+        except Stopped:
+            pass
+        else:
+            return False
+        store.fuse = None
+        before = await store.sessions.messages("h")
+        await store.sessions.append_messages("h", [HistoryEntry.user("goes on", id="10")])
+        entries = await store.sessions.messages("h")
+        assert [entry.id for entry in entries] == [*(entry.id for entry in before), "10"]
+        assert await store.sessions.entry_position("h", "10") == len(before)
+        meta = await store.sessions.meta("h")
+        assert meta is not None
+        assert meta.message_count == len(entries)
+        return True
+
+    stops = 0
+    while asyncio.run(stop_after(stops)):
+        stops += 1
+    assert stops > 0
