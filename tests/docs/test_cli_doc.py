@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from crabstore import cli as cli_package
 from crabstore.answers import failures
 from crabstore.answers.failures import ExitCode
+from crabstore.cli import app
 from crabstore.cli.app import build, main
+from crabstore.daemon import home
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -67,7 +68,7 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
 
 
 def test_the_kinds_of_errors_are_those_of_the_program() -> None:
-    rooms = [Path(failures.__file__).parent, Path(cli_package.__file__).parent]
+    rooms = [Path(module.__file__ or "").parent for module in (failures, app, home)]
     source = "\n".join(path.read_text(encoding="utf-8") for room in rooms for path in room.glob("*.py"))
     used = {
         (kind, int(ExitCode[code])) for code, kind in re.findall(r'ExitCode\.([A-Z]+),\s*"([a-z-]+)"', source)
@@ -108,10 +109,12 @@ ARGUMENTS: dict[str, list[str]] = {
     "skills remove": ["deploy-app"],
     "backup": ["copy.crmem"],
 }
+SERVED = {"demo", "serve", "chat", "run", "steer", "cancel"}
+"""Commands whose examples are compared elsewhere: they take longer, or need a daemon."""
 EXAMPLES = {
     name: json.loads(block)
     for name, text in sections().items()
-    if name not in ("demo", "serve")
+    if name not in SERVED
     for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)
 }
 

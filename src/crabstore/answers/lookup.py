@@ -10,7 +10,7 @@ from ..store.errors import NotFound
 from ..store.session_records import SessionMeta
 from .failures import ExitCode, Refusal
 
-__all__ = ["agent_names", "find_agent", "find_session"]
+__all__ = ["agent_names", "answering_agent", "find_agent", "find_session"]
 
 _CANDIDATES = 8
 """Sessions named when a prefix is ambiguous."""
@@ -22,6 +22,15 @@ async def find_agent(store: Backend, name: str) -> AgentConfig:
     if agent is None:
         raise NotFound("agent", name)
     return agent
+
+
+async def answering_agent(store: Backend, name: str) -> AgentConfig:
+    """The agent of this name or id; for "" the default one. Raises NotFound, Refusal if there is no default."""
+    chosen = name or await store.agents.default()
+    if chosen is None:
+        problem = "there is no default agent: name one, or choose it with `crabstore agents default NAME`"
+        raise Refusal(ExitCode.MISSING, "no-default-agent", problem)
+    return await find_agent(store, chosen)
 
 
 async def agent_names(store: Backend, ids: Iterable[str]) -> dict[str, str]:

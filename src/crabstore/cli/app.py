@@ -33,6 +33,10 @@ COMMANDS = {
     "repair": "rescue:repair",
     "reindex": "maintenance:reindex",
     "serve": "serve:serve",
+    "chat": "chat:chat",
+    "run": "run:run",
+    "steer": "run:steer",
+    "cancel": "run:cancel",
     "demo": "demo:demo",
 }
 """Where each command stands, or the group of a noun's commands."""

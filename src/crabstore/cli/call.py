@@ -15,16 +15,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Annotated, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec, TypeVar
 
 import typer
 
 import crabdb
 
 from ..answers.failures import EXPECTED, ExitCode, Failure, Refusal, explain, failure_document
+from ..daemon.extra import require_extra
+from ..daemon.home import SOCKET, STORE
+from ..opening import file_of
 from ..opening import open as open_store
 from ..store.backend import Backend
 from .console import Screen, one_line, to_json
+
+if TYPE_CHECKING:
+    from ..daemon.remote import DaemonStore
 
 __all__ = [
     "Call",
@@ -156,12 +162,24 @@ class Call:
 
     async def _over(self, task: Callable[[Backend], Awaitable[T]], *, create: bool, read_only: bool) -> T:
         try:
-            async with open_store(self.url, create=create, read_only=read_only) as store:
+            held = None if read_only else await self._held()
+            async with held or open_store(self.url, create=create, read_only=read_only) as store:
                 return await task(store)
         except crabdb.NotFound as error:
             if create:
                 raise _no_folder(error.path.parent) from error
             raise
+
+    async def _held(self) -> DaemonStore | None:
+        """The store for writing, as a daemon holds it; None if none does."""
+        path = Path(file_of(self.url) or "")
+        socket = path.with_name(SOCKET) if path.name == STORE else None
+        if socket is None or not socket.exists():
+            return None
+        require_extra()
+        from ..daemon.remote import DaemonStore  # noqa: PLC0415 - only where there is a daemon
+
+        return await DaemonStore.reach(socket, path)
 
     def _make_home(self) -> None:
         """Make the default store's directory; no other directory is invented."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..answers.failures import ExitCode, Refusal
-from ..backends.crabdb import CrabBackend
+from ..answers.failures import ExitCode
+from ..answers.upkeep import file_behind, rebuild, rewrite
 from ..store.backend import Backend
 from ..store.records import utc_now
-from ..store.reindex import reindex as rebuild_indexes
 from .call import Call
 from .console import Column, Screen, count, minute, size
 from .measuring import Measures, measure
@@ -53,12 +51,10 @@ def compact(
     ] = False,
 ) -> ExitCode | None:
     """Rewrite the file without its dead bytes."""
-    before, after, removed = call.write(lambda store: _compact(store, erase=erase))
-    numbers = {"before": before, "after": after, "freed": before - after}
-    document = {"compacted": {**numbers, "removed": [str(path) for path in removed]}}
-    words = [f"{size(before)} before, {size(after)} after: {size(before - after)} freed"]
-    words += [f"removed {path}" for path in removed]
-    call.answer(document, lambda screen: screen.show("\n".join(words)))
+    done = call.write(lambda store: rewrite(store, erase=erase))
+    words = [f"{size(done.before)} before, {size(done.after)} after: {size(done.before - done.after)} freed"]
+    words += [f"removed {path}" for path in done.removed]
+    call.answer(done.document(), lambda screen: screen.show("\n".join(words)))
     return None
 
 
@@ -71,7 +67,7 @@ def reindex(call: Call) -> ExitCode | None:
 
 
 async def _verify(store: Backend) -> Verdict:
-    db = _file_of(store).db
+    db = file_behind(store).db
     found = await asyncio.to_thread(db.verify)
     return Verdict.of(found, db.path, at=utc_now())
 
@@ -86,17 +82,6 @@ def _keep(verdict: Verdict, call: Call) -> bool:
     return True
 
 
-async def _compact(store: Backend, *, erase: bool) -> tuple[int, int, tuple[Path, ...]]:
-    db = _file_of(store).db
-    before = db.stats().size
-    removed: tuple[Path, ...] = ()
-    if erase:
-        removed = await asyncio.to_thread(db.erase)
-    else:
-        await asyncio.to_thread(db.compact)
-    return before, db.stats().size, removed
-
-
 async def _reindex(store: Backend, call: Call) -> int:
     done = 0
     with progress("reindexing", call, unit="sessions") as advance:
@@ -106,16 +91,8 @@ async def _reindex(store: Backend, call: Call) -> int:
             done = sessions
             advance(sessions, total)
 
-        await rebuild_indexes(store, tell)
+        await rebuild(store, tell)
     return done
-
-
-def _file_of(store: Backend) -> CrabBackend:
-    if not isinstance(store, CrabBackend):
-        raise Refusal(
-            ExitCode.USAGE, "usage", "only a store in a file (crabdb) can be verified and compacted"
-        )
-    return store
 
 
 def _draw_stats(screen: Screen, found: Measures) -> None:

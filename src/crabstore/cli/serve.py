@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from ..answers.failures import ExitCode
+from ..daemon.extra import require_extra
 from .call import Call
-from .daemon import home_of, require_extra
 
 __all__ = ["serve"]
 
@@ -38,6 +38,7 @@ def serve(
 
 async def _serve(call: Call) -> None:
     from ..daemon.serving import serving  # noqa: PLC0415 - an extra
+    from .daemon import home_of  # noqa: PLC0415
 
     home = home_of(call)
     async with serving(home, os.environ) as served:
@@ -52,6 +53,7 @@ async def _serve(call: Call) -> None:
 def _check(call: Call) -> None:
     from ..daemon.config import load  # noqa: PLC0415
     from ..daemon.providers import build_providers  # noqa: PLC0415
+    from .daemon import home_of  # noqa: PLC0415
 
     home = home_of(call)
     providers = build_providers(load(home.config), home, os.environ)

@@ -58,7 +58,7 @@ class Daemon:
         self.runtime = Runtime(
             store,
             build_providers(config, home, environ),
-            [self._models, *harnesses(store)],
+            [self._models, *harnesses(store, clock)],
             retries=retries(config),
             clock=clock,
         )

@@ -139,10 +139,22 @@ def parse(text: str, path: Path) -> Config:
     except tomllib.TOMLDecodeError as error:
         raise BadConfig(path, f"is not TOML: {error}") from error
     except msgspec.ValidationError as error:
-        raise BadConfig(path, str(error).replace(" - at `$.", " - at `")) from error
+        raise BadConfig(path, _placed(error, table)) from error
     for problem in _unsound(config):
         raise BadConfig(path, problem)
     return config
+
+
+def _placed(error: msgspec.ValidationError, table: Mapping[str, object]) -> str:
+    """The error, with the name of the provider that it is about."""
+    providers = table.get("providers")
+    for name, provider in providers.items() if isinstance(providers, dict) else ():
+        try:
+            msgspec.convert(provider, ProviderConfig)
+        except msgspec.ValidationError as own:
+            error, place = own, f"$.providers.{name}"
+            return str(error).replace("`$", f"`{place}") if "`$" in str(error) else f"{error} - at `{place}`"
+    return str(error)
 
 
 def _unknown(kind: type[msgspec.Struct], table: Mapping[str, object], at: str) -> Iterator[str]:

@@ -163,6 +163,7 @@ def _tcp(port: int) -> socket.socket:
             f"127.0.0.1:{port} cannot be listened on ({error.strerror}): choose another port in config.toml"
         )
         raise Refusal(ExitCode.SYSTEM, "port-taken", problem, port=port) from error
+    listening.listen(_BACKLOG)
     return listening
 
 

@@ -5,66 +5,24 @@ Only over the socket: whoever reaches it may write the file itself, when no daem
 
 from __future__ import annotations
 
-import msgspec
+import base64
 
 from ...answers.documents import Document
-from ...store.batch import Batch, Column
+from ...store.errors import Conflict
 from ..application import Daemon
-from .operations import Ask, Nothing, Operations, Params
+from ..commits import Commit
+from .operations import Ask, Nothing, Operations
 
-__all__ = ["Commit", "Counters", "Row", "operations"]
+__all__ = ["operations"]
 
 operations = Operations()
 
 
-class Row(msgspec.Struct, array_like=True, frozen=True):
-    """A key and a value; None is its absence."""
-
-    col: Column
-    key: bytes
-    value: bytes | None
-
-
-class Counters(msgspec.Struct, array_like=True, frozen=True):
-    """A key and by how much to raise the counters under it."""
-
-    col: Column
-    key: bytes
-    deltas: dict[str, int]
-
-
-class Commit(Params, frozen=True):
-    """A batch: what the store must hold for it to be written, what to write in order, counters to raise."""
-
-    expected: list[Row]
-    writes: list[Row]
-    added: list[Counters]
-
-    @classmethod
-    def of(cls, batch: Batch) -> Commit:
-        """What is staged in `batch`."""
-        return cls(
-            expected=[Row(col, key, old) for (col, key), old in batch.expected.items()],
-            writes=[Row(col, key, value) for (col, key), value in batch.writes.items()],
-            added=[Counters(col, key, deltas) for (col, key), deltas in batch.added.items()],
-        )
-
-    def stage(self, batch: Batch) -> Batch:
-        """`batch` with this in it. Raises OutsideRealm."""
-        for row in self.expected:
-            batch.expect(row.col, row.key, row.value)
-        for row in self.writes:
-            if row.value is None:
-                batch.delete(row.col, row.key)
-            else:
-                batch.put(row.col, row.key, row.value)
-        for counters in self.added:
-            batch.add(counters.col, counters.key, counters.deltas)
-        return batch
-
-
 @operations.add("POST", "/v1/store/commit", Nothing, Commit)
 async def commit(daemon: Daemon, ask: Ask[Nothing, Commit]) -> Document:
-    """Write a batch, or nothing of it if the store does not hold what it expects."""
-    await daemon.store.commit(ask.body.stage(daemon.store.batch()))
-    return {"committed": {"rows": len(ask.body.writes) + len(ask.body.added)}}
+    """Write a batch; or nothing of it, and say where, if the store does not hold what it expects."""
+    try:
+        await daemon.store.commit(ask.body.stage(daemon.store.batch()))
+    except Conflict as error:
+        return {"conflict": {"col": error.col, "key": base64.b64encode(error.key).decode()}}
+    return {"conflict": None}

@@ -21,6 +21,7 @@ from ...answers.documents import Document
 from ...answers.failures import ExitCode, Failure, failure_document
 from ..application import Daemon
 from ..failures import EXPECTED, BadRequest, explain, status
+from ..params import Nothing, Params
 
 __all__ = ["Ask", "Nothing", "Operation", "Operations", "Params", "refusal", "reply"]
 
@@ -33,14 +34,6 @@ _READERS: Mapping[str, Callable[..., Any]] = {
     "application/json": msgspec.json.decode,
     "application/msgpack": msgspec.msgpack.decode,
 }
-
-
-class Params(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What an operation takes: the members of its query string, or of its body."""
-
-
-class Nothing(Params, frozen=True):
-    """An operation takes nothing."""
 
 
 Q = TypeVar("Q", bound=Params)

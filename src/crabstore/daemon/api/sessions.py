@@ -8,10 +8,8 @@ from typing import Annotated
 import msgspec
 
 from ...answers.documents import Document, entry_document, session_document
-from ...answers.failures import ExitCode, Refusal
 from ...answers.listing import listing, started
-from ...answers.lookup import agent_names, find_agent, find_session
-from ...store.agents import AgentConfig
+from ...answers.lookup import agent_names, answering_agent, find_session
 from ...store.session_records import Card, OtherEvent, SessionMeta
 from ..application import Daemon
 from .operations import Ask, Nothing, Operations, Params
@@ -77,7 +75,7 @@ async def list_sessions(daemon: Daemon, ask: Ask[Listed, Nothing]) -> Document:
 async def open_session(daemon: Daemon, ask: Ask[Nothing, NewSession]) -> Document:
     """Open a session of an agent, by default of the default one."""
     body = ask.body
-    agent = await _agent(daemon, body.agent)
+    agent = await answering_agent(daemon.store, body.agent)
     meta = await daemon.store.sessions.open(
         body.handle, agent=agent.id, created_by=body.created_by, title=body.title, root=body.root
     )
@@ -131,14 +129,6 @@ async def list_events(daemon: Daemon, ask: Ask[Range, Nothing]) -> Document:
 def _bounds(query: Range) -> tuple[int, int]:
     most = query.start + 1000
     return query.start, most if query.stop is None else min(query.stop, most)
-
-
-async def _agent(daemon: Daemon, name: str) -> AgentConfig:
-    chosen = name or await daemon.store.agents.default()
-    if chosen is None:
-        problem = "there is no default agent: name one, or choose it with `crabstore agents default NAME`"
-        raise Refusal(ExitCode.MISSING, "no-default-agent", problem)
-    return await find_agent(daemon.store, chosen)
 
 
 async def _found(daemon: Daemon, path: Mapping[str, str]) -> SessionMeta:

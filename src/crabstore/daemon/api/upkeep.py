@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ...answers.documents import Document
 from ...answers.failures import failure_document
-from ...answers.rewriting import rewrite
+from ...answers.upkeep import rewrite
 from ...store.reindex import reindex
 from ..application import Daemon
 from ..failures import EXPECTED, explain
