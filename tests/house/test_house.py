@@ -70,14 +70,15 @@ def test_only_the_file_layer_of_crabdb_calls_the_operating_system() -> None:
     assert callers <= {"files.py", "lock.py"}
 
 
-def test_only_two_rooms_of_the_runtime_call_the_operating_system() -> None:
+def test_only_three_rooms_of_the_runtime_call_the_operating_system() -> None:
     callers = {
         path.name
         for path in (ROOT / "src/crabstore/runtime").rglob("*.py")
         if imported(path) & {"os", "fcntl", "shutil", "signal", "subprocess", "socket", "threading"}
     }
-    # To open a file inside an open folder, and to end a process group, takes calls that pathlib and asyncio lack.
-    assert callers <= {"rooted.py", "commands.py"}
+    # To open a file inside an open folder, to end a process group, and to stop a module that runs in a thread
+    # takes calls that pathlib and asyncio lack.
+    assert callers <= {"rooted.py", "commands.py", "wasm.py"}
 
 
 def test_only_applications_read_the_environment() -> None:
