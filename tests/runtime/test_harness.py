@@ -211,6 +211,40 @@ def test_state_is_in_place_before_the_run_and_gone_after_the_last_one() -> None:
     asyncio.run(scenario())
 
 
+def test_a_run_that_begins_while_another_ends_has_its_state_all_the_same() -> None:
+    class Slow(Keeper):
+        async def on_resolve_agent(self, agent: AgentConfig) -> None:
+            await asyncio.sleep(0)
+            await super().on_resolve_agent(agent)
+            await asyncio.sleep(0)
+
+        async def on_release_agent(self, agent_id: str) -> None:
+            await asyncio.sleep(0)
+            await super().on_release_agent(agent_id)
+            await asyncio.sleep(0)
+
+    async def scenario(steps: int) -> bool:
+        slow = Slow()
+        turns = [ScriptedTurn(calls=[call("keep")]), ScriptedTurn(text="ok")]
+        scene = await begin(play(*turns), [slow])
+        await scene.store.sessions.open("other", agent=scene.agent.id, created_by="me")
+        first = await scene.run()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        over = first.done
+        second = await scene.runtime.start("other", "hello")
+        for run in (first, second):
+            assert (await run.result()).text == "ok"
+            assert failures(await told(run)) == []
+        assert slow.state == {}
+        return over
+
+    steps = 0
+    while not asyncio.run(scenario(steps)):
+        steps += 1
+    assert steps > 20
+
+
 def test_a_thousand_agents_that_do_not_work_cost_nothing() -> None:
     async def scenario() -> None:
         keeper = Keeper()

@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from crabstore.backends.volatile import VolatileBackend
-from crabstore.runtime import AnthropicProvider, MessageStored, NotRunning, OpenAIProvider, Request, Runtime
+from crabstore.runtime import (
+    AnthropicProvider,
+    MessageStored,
+    NotRunning,
+    OpenAIProvider,
+    Request,
+    Run,
+    RunEvent,
+    Runtime,
+)
 from crabstore.runtime.providers.scripted import ScriptedProvider, ScriptedTurn
 from crabstore.store.backend import Backend
 from crabstore.store.batch import Batch, Column
@@ -96,78 +106,92 @@ TURNS = (
     ScriptedTurn(text=["cut ", "off"], wait="never"),
 )
 
-Life = Callable[[Scene, Echo, list[HistoryEntry]], Awaitable[None]]
+
+@dataclass
+class Witness:
+    """What the people of a session said, and what they were told."""
+
+    told: list[HistoryEntry] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    async def start(self, scene: Scene, words: str) -> Run:
+        """Start a run, and collect what it tells is stored, as it tells it."""
+        run = await scene.run(words)
+        self.said.append(words)
+        self.runs.append(run)
+        put = run.feed.put
+
+        def listen(event: RunEvent) -> None:
+            if isinstance(event, MessageStored):
+                self.told.append(event.entry)
+            put(event)
+
+        run.feed.put = listen  # type: ignore[method-assign]
+        return run
 
 
-async def a_long_life(scene: Scene, echo: Echo, told: list[HistoryEntry]) -> None:
+Life = Callable[[Scene, Echo, Witness], Awaitable[None]]
+
+
+async def a_long_life(scene: Scene, echo: Echo, witness: Witness) -> None:
     """A run with a steer in the middle of a call, a compaction, a run that is cancelled in its answer."""
-    run = await scene.run()
-    told_by(scene, run, told)
     echo.gate.clear()
-    waiting = asyncio.ensure_future(run.result())
-    began = asyncio.ensure_future(echo.began.wait())
-    await asyncio.wait([waiting, began], return_when=asyncio.FIRST_COMPLETED)
-    began.cancel()
+    run = await witness.start(scene, "hello")
+    await begun_or_over(run, echo)
     with suppress(NotRunning):  # killed before the call
         await scene.runtime.steer("h", "and hurry")
+        witness.said.append("and hurry")
     echo.gate.set()
-    await waiting
+    await run.result()
     await scene.runtime.compact("h")
-    run = await scene.run("again")
-    told_by(scene, run, told)
+    run = await witness.start(scene, "again")
     await heard(run, "off")
     await run.cancel()
     await run.result()
 
 
-async def a_life_cut_short_in_a_call(scene: Scene, echo: Echo, told: list[HistoryEntry]) -> None:
+async def a_life_cut_short_in_a_call(scene: Scene, echo: Echo, witness: Witness) -> None:
     """A run that is cancelled in the middle of a tool call."""
     echo.gate.clear()
-    run = await scene.run()
-    told_by(scene, run, told)
-    waiting = asyncio.ensure_future(run.result())
-    began = asyncio.ensure_future(echo.began.wait())
-    await asyncio.wait([waiting, began], return_when=asyncio.FIRST_COMPLETED)
-    began.cancel()
+    run = await witness.start(scene, "hello")
+    await begun_or_over(run, echo)
     await run.cancel()
-    await waiting
+    await run.result()
 
 
-def told_by(scene: Scene, run: Any, told: list[HistoryEntry]) -> None:
-    """Collect what the run tells is stored, as it tells it."""
-    put = run.feed.put
-
-    def listen(event: object) -> None:
-        if isinstance(event, MessageStored):
-            told.append(event.entry)
-        put(event)
-
-    run.feed.put = listen
+async def begun_or_over(run: Run, echo: Echo) -> None:
+    waiting = [asyncio.ensure_future(run.wait()), asyncio.ensure_future(echo.began.wait())]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for future in waiting:
+        future.cancel()
 
 
 async def killed(engine: type[Atomic | Plain], format: str, life: Life, writes: int, *, after: bool) -> bool:
     """Live until the write number `writes`, then check what is left; whether it came so far."""
-    store, echo, told = engine(), Echo(), list[HistoryEntry]()
+    store, echo, witness = engine(), Echo(), Witness()
     scene = await begin(play(*TURNS, format=format), [echo], store=store)
     store.fuse.left, store.fuse.after = writes, after
     reached = True
     try:
-        await life(scene, echo, told)
+        await life(scene, echo, witness)
         reached = False
     except Killed:
         pass
     await scene.runtime.close()
     store.fuse = Fuse()
-    await require_sound(store, told)
+    await require_sound(store, witness)
     for continued in FORMATS:
         await require_goes_on(store, continued)
     return reached
 
 
-async def require_sound(store: Backend, told: list[HistoryEntry]) -> None:
-    """Whatever was told is there, and a loaded history is what both providers take."""
+async def require_sound(store: Backend, witness: Witness) -> None:
+    """Whatever was told is there, what was said is there or handed back, and both providers take the history."""
     stored = await store.sessions.messages("h")
-    assert [entry for entry in told if entry not in stored] == []
+    assert [entry for entry in witness.told if entry not in stored] == []
+    back = [entry.text for run in witness.runs for entry in run.untaken]
+    assert set(witness.said) <= {*back, *(entry.text for entry in stored)}
     loaded = await store.sessions.load("h")
     assert loaded is not None
     for provider in (AnthropicProvider("key"), OpenAIProvider("key")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -12,6 +13,7 @@ from crabstore.runtime import (
     Busy,
     Context,
     Harness,
+    HarnessFailed,
     MessageStored,
     NotRunning,
     ProviderUnavailable,
@@ -307,6 +309,8 @@ def test_a_run_cancelled_in_a_tool_call_leaves_a_valid_history() -> None:
         await echo.began.wait()
         await run.cancel()
         assert (await run.result()).stop_reason == "cancelled"
+        assert await texts(scene) == ["user: hello", "assistant: let me look echo echo"]
+        assert not any(isinstance(event, HarnessFailed) for event in await told(run))
         await (await scene.run("go on")).result()
         entries = scene.provider.requests[-1].entries
         assert [len(entry.tool_results) for entry in entries] == [0, 0, 2, 0]
@@ -347,6 +351,28 @@ def test_a_harness_that_swallows_a_cancellation_does_not_keep_the_run() -> None:
         await run.cancel()
         assert (await run.result()).stop_reason == "cancelled"
         assert len(scene.provider.requests) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_harness_that_swallows_a_cancellation_before_the_model_is_asked_does_not_keep_the_run_either() -> (
+    None
+):
+    class Stubborn(Echo):
+        async def preprocess(self, context: Context, entry: HistoryEntry) -> Sequence[HistoryEntry]:
+            self.began.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return ()
+
+    async def scenario() -> None:
+        stubborn = Stubborn()
+        scene = await begin(play(*TOOL_TURNS), [stubborn])
+        run = await scene.run()
+        await stubborn.began.wait()
+        await run.cancel()
+        assert (await run.result()).stop_reason == "cancelled"
+        assert scene.provider.requests == []
 
     asyncio.run(scenario())
 
