@@ -27,7 +27,7 @@ from .errors import (
     UnknownModel,
 )
 from .events import Compacted, HarnessFailed, MessageStored, Retrying, RunEvent
-from .harness import Context, Harness, Hooks, PartlyResolved
+from .harness import Context, Harness, Hooks, PartlyResolved, standard_harnesses
 from .providers.anthropic import AnthropicProvider
 from .providers.openai import OpenAIProvider
 from .providers.protocol import Provider, ProviderEvent, Reply, Request, TextDelta, ThinkingDelta, Usage
@@ -80,4 +80,5 @@ __all__ = [
     "Unauthorized",
     "UnknownModel",
     "Usage",
+    "standard_harnesses",
 ]

@@ -5,5 +5,6 @@ from __future__ import annotations
 from .base import Context, Harness, PartlyResolved
 from .hooks import Hooks
 from .scope import Scope
+from .standard import standard_harnesses
 
-__all__ = ["Context", "Harness", "Hooks", "PartlyResolved", "Scope"]
+__all__ = ["Context", "Harness", "Hooks", "PartlyResolved", "Scope", "standard_harnesses"]

@@ -185,7 +185,7 @@ class _Machine:
 
     def close(self) -> None:
         self._ticker.end()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False)
 
 
 class _Ticker:
