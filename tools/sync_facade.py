@@ -33,8 +33,6 @@ INTERFACES: dict[str, type] = {
 LEFT_OUT = {
     *("batch", "transact", "commit", "stage", "index", "drop", "drop_prefix"),
     *("clear", "conform", "rebuild", "rebuilding"),
-    # A ranking is read on the loop that made it, before anything changes.
-    "rank",
 }
 
 HEADER = '''"""The store without the awaits: every call runs on one event loop in a thread of the store's own.
@@ -77,7 +75,7 @@ from .store.session_records import (
 from .store.session_search import SessionAnswer, SessionFilter
 from .store.sessions import Sessions
 from .store.skills import Skills, SkillSummary
-from .store.text import Hits, TextSearch, Where
+from .store.text import GroupHits, Hits, Scale, TextSearch, Where
 from .store.weights import Weights
 
 __all__ = ["SyncStore", "open_sync"]

@@ -38,7 +38,7 @@ from .store.session_records import (
 from .store.session_search import SessionAnswer, SessionFilter
 from .store.sessions import Sessions
 from .store.skills import Skills, SkillSummary
-from .store.text import Hits, TextSearch, Where
+from .store.text import GroupHits, Hits, Scale, TextSearch, Where
 from .store.weights import Weights
 
 __all__ = ["SyncStore", "open_sync"]
@@ -381,6 +381,10 @@ class SyncTextSearch:
     def search(self, ix: str, query: str, limit: int, where: Where | None = None) -> Hits:
         """The `limit` best documents for any string; `where` is applied before the cut."""
         return self._loop.run(self._inner.search(ix, query, limit, where))
+
+    def rank(self, query: str, scales: Sequence[Scale], limit: int, where: Where | None = None) -> GroupHits:
+        """The `limit` best groups for any string, by what several indexes hold of them."""
+        return self._loop.run(self._inner.rank(query, scales, limit, where))
 
 
 class SyncStore:

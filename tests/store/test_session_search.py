@@ -11,6 +11,7 @@ from crabstore.backends.volatile import VolatileBackend
 from crabstore.store.messages import HistoryEntry
 from crabstore.store.reindex import reindex
 from crabstore.store.session_search import SessionAnswer
+from crabstore.store.text import Scale
 from crabstore.store.weights import Weights
 
 from .counting import CountingBackend
@@ -105,12 +106,12 @@ def test_a_sessions_score_is_the_sum_of_its_three_parts() -> None:
         await fill(store, TALKS)
         await store.sessions.update("ada", title="kiln notes", summary="about the kiln")
         weights, group = store.sessions.config(), store.key("session", "ada")
-        messages = await store.text.rank("msg", "kiln", best=weights.message, whole=weights.session)
-        titles = await store.text.rank("meta", "kiln", best=1.0, whole=0.0)
-        [talk], [title] = messages.of([group]), titles.of([group])
+        scales = [Scale("msg", weights.message, weights.session), Scale("meta")]
+        [talk] = [hit for hit in (await store.text.rank("kiln", scales[:1], 9)).hits if hit.group == group]
+        [title] = [hit for hit in (await store.text.rank("kiln", scales[1:], 9)).hits if hit.group == group]
         [alone, *_] = (await store.text.search("meta", "kiln", 9)).hits
         hit = (await store.sessions.search("kiln")).hits[0]
-        assert talk is not None and title is not None and hit.meta.handle == "ada"
+        assert hit.meta.handle == "ada"
         assert hit.score == talk.score + title.score and title.score == alone.score
 
     asyncio.run(run())

@@ -120,7 +120,7 @@ sessions = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(sessions, st.integers(1, 6), st.sampled_from(["crab", "sea deploy", "crab sea"]))
-def test_a_page_is_the_head_of_the_full_ranking_however_few_candidates_are_looked_at(
+def test_a_page_is_the_head_of_the_full_ranking(
     made: list[tuple[str, str, list[str]]], limit: int, query: str
 ) -> None:
     async def body(store: Store) -> None:
@@ -135,9 +135,7 @@ def test_a_page_is_the_head_of_the_full_ranking_however_few_candidates_are_looke
         ]
         assert full.complete and page.complete == (len(full.hits) <= limit)
 
-    store = VolatileBackend()
-    store.weights = Weights(candidates=1)
-    on_store(body, store)
+    on_store(body)
 
 
 def test_a_long_message_is_cut_about_its_match_on_a_character_boundary() -> None:

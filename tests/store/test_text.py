@@ -22,7 +22,7 @@ from crabstore.store.records import encode
 from crabstore.store.reindex import reindex
 from crabstore.store.schema import Schema
 from crabstore.store.testing.text import TextModel, agrees
-from crabstore.store.text import Between, Where
+from crabstore.store.text import Between, Scale, Where
 
 T = TypeVar("T")
 Store = VolatileBackend
@@ -223,7 +223,7 @@ def test_a_damaged_posting_or_document_is_named_and_not_guessed_at() -> None:
         await index(store, {("a", 1): ("crab", 1.0)})
         await store.put(Column.TEXT, store.prefix("idx", "text", "x") + key, b"junk")
         with pytest.raises(BadRecord):
-            await store.text.rank("x", "crab", best=1.0, whole=1.0)
+            await store.text.rank("crab", [Scale("x")], 9)
 
     for key in (b"term/crab/doc/a/1", b"doc/doc/a/1", b"stats", b"group/doc/a"):
         on_store(lambda store, key=key: damage(store, key))  # type: ignore[misc]

@@ -14,15 +14,26 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 from .batch import Batch, Column
 from .bm25 import Analysis, Bm25, Term, query_terms, tokens
 from .errors import BadRecord
 from .kv import KVStorage
 from .records import Record, decode, encode
-from .text import Attrs, Hit, Hits, Ranking, TextSearch, Where, group_of, passes, require_limit, require_query
+from .text import (
+    Attrs,
+    GroupHit,
+    GroupHits,
+    Hit,
+    Hits,
+    Scale,
+    TextSearch,
+    Where,
+    group_of,
+    passes,
+    require_limit,
+    require_query,
+)
 
 __all__ = ["DocRecord", "KeyedText"]
 
@@ -130,25 +141,36 @@ class KeyedText(TextSearch):
         return Hits(hits, complete=len(ranked) <= limit)
 
     async def rank(
-        self, ix: str, query: str, where: Where | None = None, *, best: float, whole: float
-    ) -> Ranking:
+        self, query: str, scales: Sequence[Scale], limit: int, where: Where | None = None
+    ) -> GroupHits:
         require_query(query)
+        require_limit(limit)
         await self.conform()
-        postings, stats = await self._postings(ix, query), await self._stats(ix)
-        records = await self._records(ix, postings)
+        scores: dict[bytes, float] = {}
+        best: dict[bytes, list[bytes | None]] = {}
+        for at, scale in enumerate(scales):
+            for group, (score, doc) in (await self._groups(query, scale, where)).items():
+                scores[group] = scores.get(group, 0.0) + score
+                best.setdefault(group, [None] * len(scales))[at] = self._realm + doc
+        ranked = sorted(scores, key=lambda group: (-scores[group], group + b"/"))[:limit]
+        hits = [GroupHit(self._realm + group, scores[group], tuple(best[group])) for group in ranked]
+        return GroupHits(hits, complete=len(scores) <= limit)
+
+    async def _groups(
+        self, query: str, scale: Scale, where: Where | None
+    ) -> dict[bytes, tuple[float, bytes]]:
+        """The groups that match in one index: what it adds to the score, and the best document."""
+        postings, stats = await self._postings(scale.ix, query), await self._stats(scale.ix)
+        records = await self._records(scale.ix, postings)
         groups = {doc: group_of(doc, record.group) for doc, record in records.items() if record.group}
         passing = {doc: record for doc, record in _passing(records, where).items() if doc in groups}
         found = _best(self._scores(postings, passing, stats), groups)
-        sizes = await self._sizes(ix, list(found))
+        sizes = await self._sizes(scale.ix, list(found))
         wholes = self._wholes(postings, passing, groups, sizes, stats)
-        return _Ranked(
-            {
-                self._realm + group: Hit(
-                    self._realm + doc, best * score + whole * wholes[group], records[doc].attrs
-                )
-                for group, (score, doc) in found.items()
-            }
-        )
+        return {
+            group: (scale.best * score + scale.whole * wholes[group], doc)
+            for group, (score, doc) in found.items()
+        }
 
     async def clear(self) -> None:
         await self._kv.delete_prefix(Column.TEXT, self._kv.prefix("idx", "text"))
@@ -252,24 +274,6 @@ class KeyedText(TextSearch):
 
     def _doc(self, key: bytes) -> bytes:
         return key[len(self._realm) :]
-
-
-@dataclass(frozen=True)
-class _Ranked(Ranking):
-    """A ranking with every group's hit at hand."""
-
-    hits: dict[bytes, Hit]
-
-    def top(self, limit: int) -> Hits:
-        require_limit(limit)
-        return Hits(self._ordered[:limit], complete=len(self._ordered) <= limit)
-
-    def of(self, groups: Sequence[bytes]) -> list[Hit | None]:
-        return [self.hits.get(group) for group in groups]
-
-    @cached_property
-    def _ordered(self) -> list[Hit]:
-        return [hit for _, hit in sorted(self.hits.items(), key=lambda item: (-item[1].score, item[0]))]
 
 
 def _frequency(key: bytes, value: bytes) -> int:

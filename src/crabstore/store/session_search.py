@@ -1,14 +1,12 @@
 """Search over sessions: by their best message, their title and their summary. Reads, and never writes.
 
 A session's score is its messages', the best one's and all of them as one document, plus the better of its title's
-and its summary's. The two come as two rankings, so the page is found by the threshold algorithm (Fagin, Lotem,
-Naor, Optimal Aggregation Algorithms for Middleware, 2001): both are read deeper until no session that was not
-seen could still enter the page. A busy session never hides another.
+and its summary's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .batch import Column
@@ -19,8 +17,8 @@ from .marker import Marker
 from .messages import HistoryEntry
 from .records import decode
 from .session_records import SessionMeta
-from .session_rows import SESSION_PARTS, SessionRows, place_of
-from .text import Between, Hit, Ranking, TextSearch, Where, group_of
+from .session_rows import SessionRows, place_of
+from .text import Between, GroupHit, Scale, TextSearch, Where
 from .weights import Weights
 
 __all__ = ["Excerpt", "SessionAnswer", "SessionFilter", "SessionHit", "SessionSearch"]
@@ -97,42 +95,6 @@ class _Found:
     """Where its best message stands."""
 
 
-class _List:
-    """A ranking of sessions as far as it was read: its head, and those that another list named."""
-
-    def __init__(self, ranking: Ranking, depth: int) -> None:
-        self._ranking = ranking
-        self._depth = depth
-        self.known: dict[bytes, Hit | None] = {}
-        """What was read: None for a session that does not match."""
-        self._read()
-
-    def _read(self) -> None:
-        top = self._ranking.top(self._depth)
-        self.known.update({group_of(hit.key, 1 + SESSION_PARTS): hit for hit in top.hits})
-        self.complete = top.complete
-        self.floor = 0.0 if top.complete else top.hits[-1].score
-        """What a session that is not in the head can score here at most."""
-        self.slope = 0.0 if top.complete else (top.hits[0].score - self.floor) / self._depth
-        """How fast it falls: reading on where it falls faster makes a page certain sooner."""
-
-    def look_up(self, groups: Iterable[bytes]) -> None:
-        """Read these sessions, too."""
-        unknown = [group for group in groups if group not in self.known]
-        self.known.update(zip(unknown, self._ranking.of(unknown), strict=True))
-
-    def score(self, group: bytes) -> float:
-        """What a session that was read scores here."""
-        hit = self.known[group]
-        return hit.score if hit else 0.0
-
-    def deepen(self) -> None:
-        """Read further down, if there is more."""
-        if not self.complete:
-            self._depth *= 3
-            self._read()
-
-
 class SessionSearch:
     """The search over one store's sessions."""
 
@@ -164,24 +126,14 @@ class SessionSearch:
 
     async def _rank(self, query: str, wanted: int, where: Where) -> tuple[list[_Found], bool]:
         """The best sessions, and whether there are no others."""
-        weights, depth = self._weights, max(wanted + 1, int(wanted * self._weights.candidates))
-        titles = await self._text.rank("meta", query, where, best=1.0, whole=0.0)
-        messages = await self._text.rank("msg", query, where, best=weights.message, whole=weights.session)
-        lists = [_List(messages, depth), _List(titles, depth)]
-        while True:
-            ranked = _ranked(lists)
-            if all(part.complete for part in lists):
-                return self._found(ranked[:wanted], lists[0]), len(ranked) <= wanted
-            if len(ranked) >= wanted and -ranked[wanted - 1][0] > sum(part.floor for part in lists):
-                return self._found(ranked[:wanted], lists[0]), False
-            max(lists, key=lambda part: (not part.complete, part.slope)).deepen()
+        weights = self._weights
+        scales = [Scale("msg", weights.message, weights.session), Scale("meta")]
+        found = await self._text.rank(query, scales, wanted, where)
+        return [self._found(hit) for hit in found.hits], found.complete
 
-    def _found(self, page: list[tuple[float, bytes]], messages: _List) -> list[_Found]:
-        best = [messages.known[group] for _, group in page]
-        return [
-            _Found(self._kv.parts(group)[1], -negative, place_of(hit.key) if hit else None)
-            for (negative, group), hit in zip(page, best, strict=True)
-        ]
+    def _found(self, hit: GroupHit) -> _Found:
+        message = hit.best[0]
+        return _Found(self._kv.parts(hit.group)[1], hit.score, place_of(message) if message else None)
 
     async def _hits(self, query: str, page: list[_Found], around: tuple[int, int]) -> list[SessionHit]:
         """What is shown of each session: everything that it takes is read in two round trips."""
@@ -231,14 +183,6 @@ class SessionSearch:
             if start <= begin and end - start <= len(snippet)
         ]
         return Excerpt(place_of(key), entry, snippet, inside)
-
-
-def _ranked(lists: Sequence[_List]) -> list[tuple[float, bytes]]:
-    """All sessions that were read in a list, with their scores in all, negated: best first."""
-    groups = list(dict.fromkeys(group for part in lists for group in part.known))
-    for part in lists:
-        part.look_up(groups)
-    return sorted((-sum(part.score(group) for part in lists), group) for group in groups)
 
 
 def _cut(text: str, spans: Iterable[tuple[int, int]], most: int) -> tuple[int, str]:

@@ -23,9 +23,11 @@ from .schema import Schema, read_schema
 __all__ = [
     "Attrs",
     "Between",
+    "GroupHit",
+    "GroupHits",
     "Hit",
     "Hits",
-    "Ranking",
+    "Scale",
     "TextSearch",
     "Where",
     "group_of",
@@ -55,7 +57,7 @@ Where = Mapping[str, str | Between]
 
 @dataclass(frozen=True)
 class Hit:
-    """A document that matches, or the best document of a group that does."""
+    """A document that matches."""
 
     key: bytes
     score: float
@@ -64,29 +66,42 @@ class Hit:
 
 @dataclass(frozen=True)
 class Hits:
-    """The best documents, best first, equal scores in key order; for groups, in the order of their keys."""
+    """The best documents, best first, equal scores in key order."""
 
     hits: list[Hit]
     complete: bool
     """Whether these are all that match: False when `limit` cut some off."""
 
 
-class Ranking(ABC):
-    """The groups that match one query, ranked once and then read as deep as a caller needs.
+@dataclass(frozen=True)
+class Scale:
+    """How much one index counts where groups are ranked."""
 
-    It does not see what is indexed or dropped after it was made.
-    """
+    ix: str
+    best: float = 1.0
+    """What the score of the group's best document is multiplied by, from 0."""
+    whole: float = 0.0
+    """The same for the score of the group as one document."""
 
-    @abstractmethod
-    def top(self, limit: int) -> Hits:
-        """The `limit` best groups: each is its best document's key and attributes with the group's score."""
 
-    @abstractmethod
-    def of(self, groups: Sequence[bytes]) -> list[Hit | None]:
-        """What `top` would say of these groups, None of one that does not match.
+@dataclass(frozen=True)
+class GroupHit:
+    """A group that matches."""
 
-        A group is named by the key that its documents begin with, e.g. ``local/session/abc``.
-        """
+    group: bytes
+    """What its documents' keys begin with, e.g. ``local/session/abc``."""
+    score: float
+    best: tuple[bytes | None, ...]
+    """The key of its best document in each index, None where none of it matches."""
+
+
+@dataclass(frozen=True)
+class GroupHits:
+    """The best groups, best first, equal scores in the order in which their documents stand."""
+
+    hits: list[GroupHit]
+    complete: bool
+    """Whether these are all that match."""
 
 
 class TextSearch(ABC):
@@ -159,16 +174,18 @@ class TextSearch(ABC):
 
     @abstractmethod
     async def rank(
-        self, ix: str, query: str, where: Where | None = None, *, best: float, whole: float
-    ) -> Ranking:
-        """The groups for any string, by ``best * B + whole * W``. Documents of no group have no part in it.
+        self, query: str, scales: Sequence[Scale], limit: int, where: Where | None = None
+    ) -> GroupHits:
+        """The `limit` best groups for any string, by what several indexes hold of them.
 
-        B is the score that `search` gives the group's best document (of equal ones the least key). W is the
-        BM25 score of the group as one document: from 0.0 and in the order of `query_terms`, ``idf * gain`` for
-        each term of which the frequency is not 0. There, a term's frequency is the sum over the group's
-        documents that pass `where`; the length is the sum over all its documents; a term's df is the number of
-        groups with a document that holds it, before `where`; the average is the total length by the number of
-        groups. A group matches if a document of it that passes `where` does.
+        A score starts from 0.0 and adds ``best * B + whole * W`` for each index, in the order of `scales`, in
+        which the group matches: in which a document of it that passes `where` does. Documents of no group have
+        no part in it. B is the score that `search` gives the group's best document (of equal ones the least
+        key). W is the BM25 score of the group as one document: from 0.0 and in the order of `query_terms`,
+        ``idf * gain`` for each term of which the frequency is not 0. There, a term's frequency is the sum over
+        the group's documents that pass `where`; the length is the sum over all its documents; a term's df is
+        the number of groups with a document that holds it, before `where`; the average is the total length by
+        the number of groups.
         """
 
     @abstractmethod

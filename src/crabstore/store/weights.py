@@ -36,9 +36,6 @@ class Weights:
     """A session's best message in its score. Raise it where one sentence is looked for."""
     session: float = 2.0
     """The session as one document in its score. Raise it where the words of a query are spread over a talk."""
-    candidates: float = 1.5
-    """Sessions looked at for each requested one, at first: the search widens until its page is certain. It costs
-    or saves time, never hits."""
     before: int = 4
     """Messages shown before the best one."""
     after: int = 4

@@ -1,4 +1,4 @@
-"""A crash at any write, of a commit, a seal, a merge or a sweep, leaves an index that is right, and that goes on."""
+"""A crash at any write, of a commit, a seal, a merge or a sweep, leaves an index that is right and goes on."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from crabstore.backends.crabdb.packed.rows import Manifest
 from crabstore.backends.volatile import VolatileBackend
 from crabstore.store.batch import Column
 from crabstore.store.errors import BadRecord
+from crabstore.store.text import Scale
 
 from .twins import IX, KEYS, Doc, Key, Twins, a_doc, let_work, segments
 
@@ -79,9 +80,8 @@ async def _expect(store: CrabBackend, docs: dict[Key, Doc]) -> None:
     await keyed.commit(batch)
     for query in ("tree run", "happy", "deploy", "par*"):
         assert await store.text.search(IX, query, 100) == await keyed.text.search(IX, query, 100)
-        ours = await store.text.rank(IX, query, best=1.0, whole=2.0)
-        theirs = await keyed.text.rank(IX, query, best=1.0, whole=2.0)
-        assert ours.top(9) == theirs.top(9)
+        scales = [Scale(IX, 1.0, 2.0)]
+        assert await store.text.rank(query, scales, 9) == await keyed.text.rank(query, scales, 9)
 
 
 def test_a_crash_after_any_commit_leaves_the_documents_of_that_moment(tmp_path: Path) -> None:
@@ -98,7 +98,9 @@ def test_a_crash_after_any_commit_leaves_the_documents_of_that_moment(tmp_path: 
     asyncio.run(run())
 
 
-def test_a_store_that_crashed_in_the_middle_of_a_merge_goes_on_and_leaves_no_rows_behind(tmp_path: Path) -> None:
+def test_a_store_that_crashed_in_the_middle_of_a_merge_goes_on_and_leaves_no_rows_behind(
+    tmp_path: Path,
+) -> None:
     async def run() -> None:
         path, copy = tmp_path / "s.crmem", tmp_path / "copy.crmem"
         crashes = await _history(path)
@@ -115,7 +117,9 @@ def test_a_store_that_crashed_in_the_middle_of_a_merge_goes_on_and_leaves_no_row
     asyncio.run(run())
 
 
-def test_a_failing_write_in_the_middle_of_a_seal_is_tried_again_and_nobody_is_told_wrong(tmp_path: Path) -> None:
+def test_a_failing_write_in_the_middle_of_a_seal_is_tried_again_and_nobody_is_told_wrong(
+    tmp_path: Path,
+) -> None:
     async def run() -> None:
         twins = await Twins(tmp_path / "s.crmem").open()
         draw = Random(5)
@@ -135,7 +139,8 @@ def test_a_failing_write_in_the_middle_of_a_seal_is_tried_again_and_nobody_is_to
             await let_work(40)
             twins.packed.db.commit = commit  # type: ignore[method-assign]
             await twins.compare_all()
-        assert twins.packed.text.trouble is not None
+        stopped = twins.packed.text.trouble
+        assert isinstance(stopped, DiskFull)
         await twins.index({KEYS[0]: Doc("tree")})
         await let_work(400)
         assert twins.packed.text.trouble is None

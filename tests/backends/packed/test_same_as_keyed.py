@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crabstore.store.bm25 import Analysis, Bm25
 
-from .twins import KEYS, QUERIES, Doc, Twins, a_doc, a_where, let_work, segments
+from .twins import IX, KEYS, QUERIES, Doc, Twins, a_doc, a_where, let_work, segments
 
 
 @settings(max_examples=60, deadline=None)
@@ -36,9 +36,9 @@ async def _step(twins: Twins, draw: Random) -> None:
         [30, 6, 6, 3, 4, 2, 6, 30],
     )[0]
     if kind == "index":
-        await twins.index({draw.choice(KEYS): a_doc(draw)})
+        await twins.index({draw.choice(KEYS): a_doc(draw)}, draw.choice([IX, IX, "other"]))
     elif kind == "many":
-        await twins.index({key: a_doc(draw) for key in draw.sample(KEYS, 9)})
+        await twins.index({key: a_doc(draw) for key in draw.sample(KEYS, 9)}, draw.choice([IX, IX, "other"]))
     elif kind == "drop":
         await twins.drop(draw.choice(KEYS))
     elif kind == "drop prefix":

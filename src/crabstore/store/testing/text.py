@@ -12,7 +12,7 @@ from ..backend import Backend
 from ..batch import Batch
 from ..bm25 import Analysis, Bm25, Term, query_terms, tokens
 from ..errors import InvalidArgument
-from ..text import Between, Hit, Where, group_of, passes
+from ..text import Between, Hit, Scale, Where, group_of, passes
 from .cases import Contract, case, raises
 
 __all__ = ["TextContract", "TextModel", "agrees"]
@@ -116,7 +116,7 @@ class TextModel:
             group = group_of(key, self.parts)
             if group not in ranked:
                 ranked[group] = (group, key, best * score + whole * self._whole(query, where, group))
-        return sorted(ranked.values(), key=lambda item: (-item[2], item[0]))
+        return sorted(ranked.values(), key=lambda item: (-item[2], item[0] + b"/"))
 
     def _whole(self, query: str, where: Where, group: bytes) -> float:
         groups: dict[bytes, list[_Doc]] = {}
@@ -140,22 +140,18 @@ class TextModel:
 
 
 async def agrees(store: Backend, ix: str, model: TextModel, query: str, where: Where, *, limit: int) -> None:
-    """Assert that the index answers this query as the model does: searching, ranking, and looking up groups."""
+    """Assert that the index answers this query as the model does: searching, and ranking groups."""
     wanted = model.search(query, where)
     found = await store.text.search(ix, query, limit, where)
     assert _pairs(found.hits) == wanted[:limit], (query, where)
     assert found.complete is (len(wanted) <= limit), (query, where)
     assert [hit.attrs for hit in found.hits] == [model.docs[key].attrs for key, _ in wanted[:limit]]
     for best, whole in ((1.0, 2.0), (1.0, 0.0), (0.0, 1.0), (0.7, 0.3)):
-        ranked = model.rank(query, where, best, whole)
-        ranking = await store.text.rank(ix, query, where, best=best, whole=whole)
-        top = ranking.top(limit)
-        assert _pairs(top.hits) == [(key, score) for _, key, score in ranked[:limit]], (query, where)
-        assert top.complete is (len(ranked) <= limit), (query, where)
-        assert _pairs(ranking.top(len(ranked)).hits) == [(key, score) for _, key, score in ranked]
-        named = ranking.of([group for group, _, _ in reversed(ranked)] + [b"local/none/0", b"local/none"])
-        assert named[-2:] == [None, None]
-        assert _pairs(named) == [(key, score) for _, key, score in reversed(ranked)], (query, where)
+        ranked = [(group, score, (key,)) for group, key, score in model.rank(query, where, best, whole)]
+        for cut in (limit, len(ranked)):
+            top = await store.text.rank(query, [Scale(ix, best, whole)], cut, where)
+            assert [(hit.group, hit.score, hit.best) for hit in top.hits] == ranked[:cut], (query, where)
+            assert top.complete is (len(ranked) <= cut), (query, where)
 
 
 class TextContract(Contract):
@@ -170,8 +166,9 @@ class TextContract(Contract):
                 await agrees(store, IX, model, query, random.choice(WHERES), limit=random.choice([1, 3, 50]))
         await store.transact(lambda batch: store.text.drop_prefix(batch, IX, store.prefix("doc")))
         assert (await store.text.search(IX, "crab deploy sea", 9)).hits == []
-        ranking = await store.text.rank(IX, "crab deploy sea", best=1.0, whole=1.0)
-        assert ranking.top(9).hits == [] and ranking.top(0).complete
+        for limit in (0, 9):
+            ranked = await store.text.rank("crab deploy sea", [Scale(IX, 1.0, 1.0)], limit)
+            assert ranked.hits == [] and ranked.complete
 
     @case
     async def test_a_busy_group_counts_once_and_stands_for_its_best_document(self, store: Backend) -> None:
@@ -182,20 +179,35 @@ class TextContract(Contract):
             await store.text.index(batch, IX, store.key("doc", "quiet", "0"), "one crab at sea", group=GROUP)
 
         await store.transact(stage)
-        ranking = await store.text.rank(IX, "crab", best=1.0, whole=0.0)
-        assert [hit.key for hit in ranking.top(5).hits] == [
-            store.key("doc", "busy", "11"),
-            store.key("doc", "quiet", "0"),
+        ranked = await store.text.rank("crab", [Scale(IX)], 2)
+        assert [hit.best for hit in ranked.hits] == [
+            (store.key("doc", "busy", "11"),),
+            (store.key("doc", "quiet", "0"),),
         ]
-        assert ranking.top(2).complete and not ranking.top(1).complete
-        [none] = ranking.of([store.key("doc", "absent")])
-        assert none is None
+        assert ranked.complete and not (await store.text.rank("crab", [Scale(IX)], 1)).complete
+
+    @case
+    async def test_groups_are_ranked_by_the_sum_of_what_several_indexes_hold_of_them(
+        self, store: Backend
+    ) -> None:
+        models, random = {"one": TextModel(GROUP + 1), "two": TextModel(GROUP + 1)}, Random(6)
+        scales = [Scale("one", 1.0, 2.0), Scale("two", 0.5, 0.0)]
+        for step in range(20):
+            ix = random.choice(list(models))
+            await store.transact(partial(_change, store, models[ix], random, ix=ix))
+            for query in random.sample(QUERIES, 2 + step % 3):
+                where = random.choice(WHERES)
+                wanted = _summed([models[s.ix].rank(query, where, s.best, s.whole) for s in scales])
+                for limit in (2, 99):
+                    found = await store.text.rank(query, scales, limit, where)
+                    assert [(hit.group, hit.score, hit.best) for hit in found.hits] == wanted[:limit]
+                    assert found.complete is (len(wanted) <= limit)
 
     @case
     async def test_documents_of_no_group_are_searched_and_not_ranked(self, store: Backend) -> None:
         await store.transact(lambda batch: store.text.index(batch, IX, store.key("doc", "a"), "crab"))
         assert len((await store.text.search(IX, "crab", 9)).hits) == 1
-        assert (await store.text.rank(IX, "crab", best=1.0, whole=1.0)).top(9).hits == []
+        assert (await store.text.rank("crab", [Scale(IX, 1.0, 1.0)], 9)).hits == []
 
     @case
     async def test_groups_are_counted_exactly_when_writers_meet(self, store: Backend) -> None:
@@ -233,36 +245,45 @@ class TextContract(Contract):
 
     @case
     async def test_a_negative_limit_and_a_query_that_is_no_text_are_refused(self, store: Backend) -> None:
-        ranking = await store.text.rank(IX, "crab", best=1.0, whole=1.0)
         await raises(InvalidArgument, store.text.search, IX, "crab", -1)
         await raises(InvalidArgument, store.text.search, IX, b"crab", 1)  # type: ignore[arg-type]
-        await raises(InvalidArgument, store.text.rank, IX, None, best=1.0, whole=1.0)  # type: ignore[arg-type]
-        try:
-            ranking.top(-1)
-        except InvalidArgument:
-            return
-        raise AssertionError("InvalidArgument was not raised")
+        await raises(InvalidArgument, store.text.rank, "crab", [Scale(IX)], -1)
+        await raises(InvalidArgument, store.text.rank, None, [Scale(IX)], 1)  # type: ignore[arg-type]
 
 
-async def _change(store: Backend, model: TextModel, random: Random, batch: Batch) -> None:
+async def _change(store: Backend, model: TextModel, random: Random, batch: Batch, ix: str = IX) -> None:
     """Index, replace or drop a few documents, in the store and in the model alike."""
     for _ in range(random.randint(1, 6)):
         group, number = random.choice(["a", "a!", "b", "c/d"]), str(random.randint(0, 9))
         key = store.key("doc", group, number)
         match random.randint(0, 9):
             case 0:
-                await store.text.drop_prefix(batch, IX, store.prefix("doc", group))
+                await store.text.drop_prefix(batch, ix, store.prefix("doc", group))
                 model.drop_prefix(store.prefix("doc", group))
             case 1 | 2:
-                await store.text.drop(batch, IX, key)
+                await store.text.drop(batch, ix, key)
                 model.docs.pop(key, None)
             case _:
                 text = " ".join(random.choices(WORDS, k=random.randint(0, 12)))
                 weight = random.choice([0.5, 1.0, 1.3])
                 attrs = {"role": random.choice(["user", "bot"]), "ts": number}
-                await store.text.index(batch, IX, key, text, weight=weight, attrs=attrs, group=GROUP)
+                await store.text.index(batch, ix, key, text, weight=weight, attrs=attrs, group=GROUP)
                 model.index(key, text, weight, attrs)
 
 
-def _pairs(hits: Sequence[Hit | None]) -> list[tuple[bytes, float]]:
-    return [(hit.key, hit.score) for hit in hits if hit is not None]
+def _pairs(hits: Sequence[Hit]) -> list[tuple[bytes, float]]:
+    return [(hit.key, hit.score) for hit in hits]
+
+
+def _summed(
+    rankings: Sequence[list[tuple[bytes, bytes, float]]],
+) -> list[tuple[bytes, float, tuple[bytes | None, ...]]]:
+    """Groups with the sum of their scores and the best document in each ranking, best first."""
+    scores: dict[bytes, float] = {}
+    best: dict[bytes, list[bytes | None]] = {}
+    for at, ranking in enumerate(rankings):
+        for group, key, score in ranking:
+            scores[group] = scores.get(group, 0.0) + score
+            best.setdefault(group, [None] * len(rankings))[at] = key
+    ranked = sorted(scores, key=lambda group: (-scores[group], group + b"/"))
+    return [(group, scores[group], tuple(best[group])) for group in ranked]

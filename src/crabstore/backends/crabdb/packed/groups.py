@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arrays import Bools, Ints, distinct
-from .hashes import Hashes, group_hash
+from .hashes import Hashes
 from .lists import Places
 from .recent import Recent
 from .segment import Segment
@@ -84,10 +84,13 @@ class Sizes:
     new: Hashes
     """The hashes of the others, ascending."""
 
-    def places(self, groups: Sequence[bytes]) -> Ints:
-        """The number of each of these groups; -1 if there is none."""
-        wanted = np.array([group_hash(group) for group in groups], np.uint64)
-        found = np.full(len(groups), -1)
+    def hashes(self, places: Ints) -> Hashes:
+        """What the groups with these numbers are told apart by."""
+        return np.concatenate([self.known, self.new])[places] if len(self.new) else self.known[places]
+
+    def places(self, wanted: Hashes) -> Ints:
+        """The number of the group of each hash; -1 if there is none."""
+        found = np.full(len(wanted), -1)
         for start, hashes in ((0, self.known), (len(self.known), self.new)):
             at = np.searchsorted(hashes, wanted)
             there = at < len(hashes)

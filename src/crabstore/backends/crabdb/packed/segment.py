@@ -8,9 +8,10 @@ removed.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -51,6 +52,10 @@ class Groups:
         return np.repeat(self.hashes, self.sizes(docs))
 
 
+_numbers = count()
+"""One for each segment that was opened: what is cached of it is found by that, whatever index it is of."""
+
+
 class Segment:
     """One segment. Raises BadRecord where a row is missing or is not what it must be."""
 
@@ -62,6 +67,7 @@ class Segment:
         self._home = segment_home(row.id)
         self._rows = rows
         self._cache = cache
+        self._number = next(_numbers)
         self._columns: dict[str, Column | None] = {}
         self._norms: tuple[Pinned, Singles, Singles] | None = None
         self.alive = self._read_alive()
@@ -136,7 +142,7 @@ class Segment:
 
     def keys(self, block: int) -> list[bytes]:
         """The keys of one row of them."""
-        slot = (self.row.id, block)
+        slot = (self._number, block)
         found: list[bytes] | None = self._cache.get(slot)
         if found is None:
             found = self.read_keys(block)
@@ -182,9 +188,16 @@ class Segment:
 
     # -- postings -----------------------------------------------------------------------------------------
 
+    def read_ahead(self, terms: Sequence[Term], analysis: Analysis) -> bool:
+        """Have the postings of these terms unpacked; whether any had to be read for it."""
+        missing = [term for term in terms if self._cache.get(self._slot(term, analysis)) is None]
+        for term in missing:
+            self.postings(term, analysis)
+        return bool(missing)
+
     def postings(self, term: Term, analysis: Analysis) -> PostingList | None:
         """The live documents that hold a word which `term` means."""
-        slot = (self.row.id, term.text, term.prefix, analysis.fold)
+        slot = self._slot(term, analysis)
         found: PostingList | None = self._cache.get(slot)
         if found is None:
             found = united([self._list(places) for places in self._meant(term, analysis)])
@@ -193,6 +206,9 @@ class Segment:
             found = found.living(self.alive, self.deaths)
             self._cache.put(slot, found, size=found.size)
         return found if len(found.docs) else None
+
+    def _slot(self, term: Term, analysis: Analysis) -> Hashable:
+        return (self._number, term, analysis)
 
     def norms(self, pinned: Pinned) -> tuple[Singles, Singles]:
         """What scales each document's frequencies, and what holds them back."""
@@ -232,7 +248,7 @@ class Segment:
                 yield terms[at], block, at
 
     def _parsed(self, number: int) -> Block:
-        slot = (self.row.id, "post", number)
+        slot = (self._number, "post", number)
         found: Block | None = self._cache.get(slot)
         if found is None:
             found = self.block(number)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from crabdb import CrabDB, CrabDBError
 
 from ....store.batch import Batch, Column, Slot
-from ....store.bm25 import Analysis, Bm25, tokens
+from ....store.bm25 import Analysis, Bm25, query_terms, tokens
 from ....store.kv import KVStorage
 from ....store.records import encode
-from ....store.text import Attrs, Hits, Ranking, TextSearch, Where, require_limit, require_query
+from ....store.text import Attrs, GroupHits, Hits, Scale, TextSearch, Where, require_limit, require_query
 from .cache import Cache
-from .ranking import PackedRanking, Query, best_documents
+from .ranking import GroupScores, Query, best_documents, best_groups
 from .rows import ALL, NEW, ONE, Fresh
 from .state import IndexState
 from .upkeep import Upkeep
@@ -97,16 +97,22 @@ class PackedText(TextSearch):
         return best_documents(await self._query(ix, query, where), limit, self._realm)
 
     async def rank(
-        self, ix: str, query: str, where: Where | None = None, *, best: float, whole: float
-    ) -> Ranking:
+        self, query: str, scales: Sequence[Scale], limit: int, where: Where | None = None
+    ) -> GroupHits:
         require_query(query)
-        return PackedRanking(await self._query(ix, query, where), best, whole, self._realm)
+        require_limit(limit)
+        scores = [GroupScores(await self._query(scale.ix, query, where), scale) for scale in scales]
+        return best_groups(scores, limit, self._realm)
 
     async def _query(self, ix: str, query: str, where: Where | None) -> Query:
         await self.conform()
-        state = self._index(ix).state
+        state, terms = self._index(ix).state, query_terms(query)
+        for segment in list(state.segments):
+            # What is read for the first time takes milliseconds; other tasks run between.
+            if segment.read_ahead(terms, self._analysis):
+                await asyncio.sleep(0)
         state.catch_up()
-        return Query(state, query, where, self._bm25, self._analysis)
+        return Query(state, terms, where, self._bm25, self._analysis)
 
     # -- what has been committed --------------------------------------------------------------------------
 
