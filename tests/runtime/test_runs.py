@@ -263,6 +263,24 @@ def test_steering_without_a_run_is_refused() -> None:
     asyncio.run(scenario())
 
 
+def test_work_behind_a_cancelled_run_hears_nothing_that_is_steered() -> None:
+    async def scenario() -> None:
+        scene = await begin(
+            play(ScriptedTurn(text="one", wait="never"), ScriptedTurn(text="a summary", wait="go"))
+        )
+        run = await scene.run()
+        await heard(run, "one")
+        compaction = asyncio.ensure_future(scene.runtime.compact("h"))
+        await asyncio.sleep(0)
+        await run.cancel()
+        with pytest.raises(NotRunning):
+            await scene.runtime.steer("h", "anybody?")
+        scene.provider.release("go")
+        assert await compaction == "archive-h-1"
+
+    asyncio.run(scenario())
+
+
 def test_what_was_steered_and_never_taken_is_handed_back() -> None:
     async def scenario() -> None:
         scene = await begin(play(ScriptedTurn(text="one", wait="never")))

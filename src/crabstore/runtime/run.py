@@ -55,8 +55,7 @@ class Feed:
                 at += 1
             if self._closed and at == len(self._events):
                 return
-            if changed is self._changed:
-                await changed.wait()
+            await changed.wait()  # it is set already if something came while an event was handed out
 
     def _wake(self) -> None:
         self._changed.set()
