@@ -151,14 +151,15 @@ class Process:
 @contextmanager
 def process(home: Home, **environ: str) -> Iterator[Process]:
     """`crabstore serve` for this home; killed at the end if it still runs."""
-    popen = subprocess.Popen(
-        [*COMMAND, "serve", "--json", "--store", str(home.store)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=(home.path / "log").open("a"),
-        text=True,
-        env={**os.environ, **environ},
-    )
+    with (home.path / "log").open("a") as log:
+        popen = subprocess.Popen(
+            [*COMMAND, "serve", "--json", "--store", str(home.store)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, **environ},
+        )
     try:
         assert popen.stdout is not None
         line = popen.stdout.readline()

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterator
 
 from ..answers.failures import ExitCode, Refusal
-from ..daemon.client import Client, path_of
+from ..daemon.client import path_of
 from ..daemon.extra import require_extra
 from .call import Call
 from .console import one_line
-from .daemon import talking
+from .daemon import Door, talking
 from .run import AgentOption, SessionOption
 from .telling import Telling, opened_session, start
 
@@ -39,8 +39,8 @@ def chat(call: Call, agent: AgentOption = "", session: SessionOption = "") -> Ex
 
 async def _chat(call: Call, agent: str, session: str) -> None:
     loop = asyncio.get_running_loop()
-    async with talking(call) as client:
-        talk = _Chat(call, client, agent, session)
+    async with talking(call) as door:
+        talk = _Chat(call, door, agent, session)
         loop.add_signal_handler(signal.SIGINT, talk.interrupt)
         try:
             await talk.go_on()
@@ -51,9 +51,9 @@ async def _chat(call: Call, agent: str, session: str) -> None:
 class _Chat:
     """One conversation."""
 
-    def __init__(self, call: Call, client: Client, agent: str, session: str) -> None:
+    def __init__(self, call: Call, door: Door, agent: str, session: str) -> None:
         self._call = call
-        self._client = client
+        self._door = door
         self._agent = agent
         self._session = session
         self._lines = _Lines()
@@ -77,7 +77,7 @@ class _Chat:
             self._lines.end()
         else:
             path = path_of("sessions", self._session, "cancel")
-            self._stopping = asyncio.ensure_future(self._client.ask("POST", path))
+            self._stopping = asyncio.ensure_future(self._door.ask("POST", path))
 
     async def _say(self, line: str) -> None:
         if self._answering is not None and await self._steered(line):
@@ -85,13 +85,13 @@ class _Chat:
         if self._answering is not None:
             await self._answering  # it ended while we spoke: this is a message of its own
         if not self._session:
-            self._session = await opened_session(self._client, self._agent, line)
+            self._session = await opened_session(self._door, self._agent, line)
             self._call.note(f"session {one_line(self._session)}")
         self._answering = asyncio.create_task(self._answer(line))
 
     async def _steered(self, line: str) -> bool:
         try:
-            await self._client.ask("POST", path_of("sessions", self._session, "steer"), {"message": line})
+            await self._door.ask("POST", path_of("sessions", self._session, "steer"), {"message": line})
         except Refusal as error:
             if error.failure.kind != "not-running":
                 raise
@@ -100,7 +100,7 @@ class _Chat:
 
     async def _answer(self, line: str) -> None:
         try:
-            ended = await Telling(self._call).follow(start(self._client, self._session, line))
+            ended = await Telling(self._call).follow(start(self._door, self._session, line))
             if ended.stop_reason == "cancelled":
                 self._call.note("cancelled")
         except Refusal as error:

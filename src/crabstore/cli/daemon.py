@@ -11,16 +11,19 @@ from pathlib import Path
 
 import crabdb
 
+from ..answers.documents import Document
 from ..answers.failures import ExitCode, Refusal
-from ..daemon.client import Client
+from ..daemon.client import Client, Event
 from ..daemon.home import STORE, Home
 from ..opening import file_of
 from .call import Call
 
-__all__ = ["home_of", "running", "talking"]
+__all__ = ["Door", "home_of", "talking"]
 
 _TRIES, _BETWEEN = 100, 0.05
-"""Looks at the socket of a daemon that holds the store and does not listen yet, and seconds between them."""
+"""How often a daemon is looked for that begins or ends at this moment, and seconds between."""
+_NOTHING_DONE = ("no-daemon", "shutting-down")
+"""Kinds of failures of a request that can be made again, of the next daemon."""
 
 
 def home_of(call: Call) -> Home:
@@ -34,43 +37,66 @@ def home_of(call: Call) -> Home:
     return Home(Path(path).absolute().parent)
 
 
-async def running(call: Call) -> Client:
-    """The daemon of the call's store. Raises Refusal if none runs."""
-    home = home_of(call)
-    client = Client(home.socket)
-    if not await client.reachable():
-        problem = f"no daemon serves {home.path}, so nothing is going on there: `crabstore serve`"
-        raise Refusal(ExitCode.MISSING, "no-daemon", problem)
-    return client
+class Door:
+    """The way to whichever daemon serves a home. Where none does, this process begins to, on the socket alone: so
+    other commands can steer what goes on here, too.
+    """
+
+    def __init__(self, home: Home, stack: AsyncExitStack) -> None:
+        self._home = home
+        self._stack = stack
+        self._client = Client(home.socket)
+
+    async def ask(self, method: str, path: str, body: object = None) -> Document:
+        """As `Client.ask`."""
+        for _ in range(_TRIES):
+            await self._open()
+            try:
+                return await self._client.ask(method, path, body)
+            except Refusal as error:
+                await _wait_or_raise(error)
+        return await self._client.ask(method, path, body)
+
+    async def stream(self, method: str, path: str, body: object = None) -> AsyncIterator[Event]:
+        """As `Client.stream`."""
+        for _ in range(_TRIES):
+            await self._open()
+            try:
+                async for event in self._client.stream(method, path, body):
+                    yield event
+            except Refusal as error:
+                await _wait_or_raise(error)
+            else:
+                return
+
+    async def _open(self) -> None:
+        """Begin to serve, unless somebody does."""
+        if await self._client.reachable():
+            return
+        from ..daemon.serving import serving  # noqa: PLC0415 - an extra, and slow to import
+
+        # What happens to a run is told by the run; a log is for whoever serves for long.
+        logging.getLogger("crabstore").addHandler(logging.NullHandler())
+        for attempt in range(_TRIES):
+            try:
+                await self._stack.enter_async_context(serving(self._home, os.environ, tcp=False))
+            except crabdb.Locked:
+                # Another process begins, or ends, at this moment; or it is no daemon.
+                if attempt == _TRIES - 1:
+                    raise
+                await asyncio.sleep(_BETWEEN)
+            if await self._client.reachable():
+                return
 
 
 @asynccontextmanager
-async def talking(call: Call) -> AsyncIterator[Client]:
-    """The daemon of the call's store. Where none runs, this process serves the store meanwhile, on the socket
-    alone: then other commands can steer what goes on here, too.
-    """
-    home = home_of(call)
-    client = Client(home.socket)
+async def talking(call: Call) -> AsyncIterator[Door]:
+    """The way to the daemon of the call's store."""
     async with AsyncExitStack() as stack:
-        if not await client.reachable():
-            await _serve(home, client, stack)
-        yield client
+        yield Door(home_of(call), stack)
 
 
-async def _serve(home: Home, client: Client, stack: AsyncExitStack) -> None:
-    from ..daemon.serving import serving  # noqa: PLC0415 - an extra, and slow to import
-
-    # What happens to a run is told by the run; a log is for whoever serves for long.
-    logging.getLogger("crabstore").addHandler(logging.NullHandler())
-    for attempt in range(_TRIES):
-        try:
-            await stack.enter_async_context(serving(home, os.environ, tcp=False))
-        except crabdb.Locked:
-            # Another process began at the same moment: it will listen at once, or it is no daemon.
-            if attempt == _TRIES - 1:
-                raise
-            await asyncio.sleep(_BETWEEN)
-            if await client.reachable():
-                return
-        else:
-            return
+async def _wait_or_raise(error: Refusal) -> None:
+    if error.failure.kind not in _NOTHING_DONE:
+        raise error
+    await asyncio.sleep(_BETWEEN)

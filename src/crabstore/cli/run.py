@@ -13,7 +13,7 @@ from ..daemon.client import Client, path_of
 from ..daemon.extra import require_extra
 from .call import Call
 from .console import one_line
-from .daemon import running, talking
+from .daemon import Door, home_of, talking
 from .telling import Ended, Telling, opened_session, start
 
 __all__ = ["AgentOption", "SessionOption", "cancel", "run", "steer"]
@@ -72,22 +72,21 @@ def cancel(call: Call, session: Session) -> ExitCode | None:
 
 
 async def _ask(call: Call, path: str, body: object) -> dict[str, object]:
-    client = await running(call)
-    return await client.ask("POST", path, body)
+    return await Client(home_of(call).socket).ask("POST", path, body)
 
 
 async def _run(call: Call, message: str, agent: str, session: str) -> tuple[str, Ended]:
-    async with talking(call) as client:
-        handle = session or await opened_session(client, agent, message)
+    async with talking(call) as door:
+        handle = session or await opened_session(door, agent, message)
         if not session:
             call.note(f"session {one_line(handle)}")
         try:
-            return handle, await Telling(call).follow(start(client, handle, message))
+            return handle, await Telling(call).follow(start(door, handle, message))
         except asyncio.CancelledError:
-            await _stop(client, handle)
+            await _stop(door, handle)
             raise
 
 
-async def _stop(client: Client, handle: str) -> None:
+async def _stop(door: Door, handle: str) -> None:
     """Ctrl-C: the run ends, too, wherever it goes on."""
-    await client.ask("POST", path_of("sessions", handle, "cancel"))
+    await door.ask("POST", path_of("sessions", handle, "cancel"))

@@ -42,11 +42,12 @@ async def _serve(call: Call) -> None:
 
     home = home_of(call)
     async with serving(home, os.environ) as served:
+        served.heed_signals()
         document = {"serving": {"home": str(home.path), "socket": str(home.socket), "port": served.port}}
         tcp = f" and http://127.0.0.1:{served.port}" if served.port else ""
         call.answer(document, lambda screen: screen.show(f"serving {home.path} at {home.socket}{tcp}"))
         sys.stdout.flush()
-        await served.until_signalled()
+        await served.stopped()
         call.note("stopping: runs get a while to end; stop again to cancel them")
 
 

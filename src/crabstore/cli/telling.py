@@ -12,9 +12,10 @@ import msgspec
 
 from ..answers.documents import Document
 from ..answers.failures import ExitCode
-from ..daemon.client import Client, Event, path_of, refused
+from ..daemon.client import Event, path_of, refused
 from .call import Call
 from .console import clean
+from .daemon import Door
 
 __all__ = ["Ended", "Telling", "opened_session", "start"]
 
@@ -90,19 +91,19 @@ class Telling:
             self._open = False
 
 
-async def opened_session(client: Client, agent: str, message: str) -> str:
+async def opened_session(door: Door, agent: str, message: str) -> str:
     """The handle of a new session of this agent (name, id, or "" for the default one)."""
     title = " ".join(message.split())[:_TITLE]
     body = {"agent": agent, "title": title, "root": str(Path.cwd())}
-    answer = await client.ask("POST", path_of("sessions"), body)
+    answer = await door.ask("POST", path_of("sessions"), body)
     session = answer["session"]
     assert isinstance(session, dict)
     return str(session["handle"])
 
 
-def start(client: Client, handle: str, message: str) -> AsyncIterator[Event]:
+def start(door: Door, handle: str, message: str) -> AsyncIterator[Event]:
     """The events of a new run."""
-    return client.stream("POST", path_of("sessions", handle, "runs"), {"message": message})
+    return door.stream("POST", path_of("sessions", handle, "runs"), {"message": message})
 
 
 def _short(arguments: object) -> str:

@@ -43,8 +43,8 @@ class Client:
     async def reachable(self) -> bool:
         """Whether a daemon takes connections there: a socket may be left of a dead one."""
         try:
-            _, writer = await asyncio.open_unix_connection(self._socket)
-        except OSError:
+            _, writer = await self._connected()
+        except Refusal:
             return False
         writer.close()
         return True
@@ -67,21 +67,29 @@ class Client:
     async def _exchange(
         self, method: str, path: str, body: object, headers: Mapping[str, str]
     ) -> AsyncIterator[_Answer]:
+        reader, writer = await self._connected()
         try:
-            reader, writer = await asyncio.open_unix_connection(self._socket)
-            try:
-                answer = _Answer(reader)
-                writer.write(answer.request(method, path, body, headers))
-                await writer.drain()
-                await answer.begin()
-                yield answer
-            finally:
-                writer.close()
-        except (ConnectionError, FileNotFoundError, h11.RemoteProtocolError) as error:
+            answer = _Answer(reader)
+            writer.write(answer.request(method, path, body, headers))
+            await writer.drain()
+            await answer.begin()
+            yield answer
+        except (ConnectionError, h11.RemoteProtocolError) as error:
             problem = (
                 f"the daemon at {self._socket} went away before it had answered: nobody knows what was done"
             )
             raise Refusal(ExitCode.SYSTEM, "daemon-gone", problem) from error
+        finally:
+            writer.close()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        try:
+            return await asyncio.open_unix_connection(self._socket)
+        except OSError as error:
+            problem = (
+                f"no daemon serves {self._socket.parent}, so nothing is going on there: `crabstore serve`"
+            )
+            raise Refusal(ExitCode.MISSING, "no-daemon", problem) from error
 
 
 def path_of(*parts: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
@@ -37,7 +36,7 @@ _GRACE = 5
 class _Server(uvicorn.Server):
     """A server that leaves signals to whoever runs it."""
 
-    @contextlib.contextmanager
+    @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
@@ -61,16 +60,15 @@ class Serving:
         """Return when it is to end."""
         await self._stop.wait()
 
-    async def until_signalled(self) -> None:
-        """Serve until SIGTERM or SIGINT; a second one does not wait for runs. SIGHUP reads the configuration."""
+    def heed_signals(self) -> None:
+        """Stop at SIGTERM and SIGINT; a second one does not wait for runs. SIGHUP reads the configuration."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        await self.stopped()
 
     def _reload(self) -> None:
-        with contextlib.suppress(BadConfig):  # logged, and told by /v1/health
+        with suppress(BadConfig):  # logged, and told by /v1/health
             self.daemon.reload()
 
 
@@ -82,26 +80,21 @@ async def serving(
 
     Raises what `Daemon.opened` raises, and Refusal for an address that cannot be listened on.
     """
-    async with Daemon.opened(home, environ, clock=clock) as daemon:
+    async with Daemon.opened(home, environ, clock=clock) as daemon, AsyncExitStack() as stack:
         settings = daemon.config.server
         servers = [_listener(daemon, build(daemon, LOCAL), None, _MAX_LOCAL_BODY)]
-        sockets = [_local(home.socket)]
+        sockets = [stack.enter_context(_local(home.socket))]
+        port: int | None = None
+        if tcp and settings.tcp:
+            servers.append(_listener(daemon, build(daemon, OPERATIONS), home.secret(), settings.max_body))
+            sockets.append(stack.enter_context(_tcp(settings.port)))
+            port = sockets[1].getsockname()[1]
+        await stack.enter_async_context(_running(servers, sockets))
+        stack.enter_context(_published(home.port, port))
         try:
-            if tcp and settings.tcp:
-                secret = home.secret()
-                servers.append(_listener(daemon, build(daemon, OPERATIONS), secret, settings.max_body))
-                sockets.append(_tcp(settings.port))
-            port = sockets[1].getsockname()[1] if len(sockets) > 1 else None
-            async with _running(servers, sockets):
-                _publish(home.port, port)
-                served = Serving(daemon, port)
-                try:
-                    yield served
-                finally:
-                    await daemon.drain()
+            yield Serving(daemon, port)
         finally:
-            home.socket.unlink(missing_ok=True)
-            home.port.unlink(missing_ok=True)
+            await daemon.drain()
 
 
 def _listener(daemon: Daemon, app: ASGIApp, token: str | None, max_body: int) -> _Server:
@@ -134,7 +127,8 @@ async def _running(servers: list[_Server], sockets: list[socket.socket]) -> Asyn
         await asyncio.gather(*tasks)
 
 
-def _local(path: Path) -> socket.socket:
+@contextmanager
+def _local(path: Path) -> Iterator[socket.socket]:
     """The socket, which its owner alone may use. What a dead daemon left there goes: the store's lock says so."""
     if len(os.fsencode(path)) > _MOST_PATH:
         problem = (
@@ -142,36 +136,45 @@ def _local(path: Path) -> socket.socket:
         )
         raise Refusal(ExitCode.USAGE, "usage", problem)
     path.unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o177)
-    try:
-        listening.bind(str(path))
-    finally:
-        os.umask(before)
-    listening.listen(_BACKLOG)
-    return listening
+    with socket.socket(socket.AF_UNIX) as listening:
+        before = os.umask(0o177)
+        try:
+            listening.bind(str(path))
+        finally:
+            os.umask(before)
+        listening.listen(_BACKLOG)
+        try:
+            yield listening
+        finally:
+            path.unlink(missing_ok=True)
 
 
-def _tcp(port: int) -> socket.socket:
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind(("127.0.0.1", port))
-    except OSError as error:
-        listening.close()
-        problem = (
-            f"127.0.0.1:{port} cannot be listened on ({error.strerror}): choose another port in config.toml"
-        )
-        raise Refusal(ExitCode.SYSTEM, "port-taken", problem, port=port) from error
-    listening.listen(_BACKLOG)
-    return listening
+@contextmanager
+def _tcp(port: int) -> Iterator[socket.socket]:
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(("127.0.0.1", port))
+        except OSError as error:
+            problem = (
+                f"127.0.0.1:{port} cannot be listened on ({error.strerror}): choose another in config.toml"
+            )
+            raise Refusal(ExitCode.SYSTEM, "port-taken", problem, port=port) from error
+        listening.listen(_BACKLOG)
+        yield listening
 
 
-def _publish(path: Path, port: int | None) -> None:
-    """Say which port it is, in one step, when the sockets take connections."""
+@contextmanager
+def _published(path: Path, port: int | None) -> Iterator[None]:
+    """Say which port it is, in one step, while the sockets take connections."""
+    path.unlink(missing_ok=True)
     if port is None:
-        path.unlink(missing_ok=True)
+        yield
         return
     new = path.with_name(f".{path.name}.new")
     new.write_text(f"{port}\n", encoding="ascii")
     new.replace(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
