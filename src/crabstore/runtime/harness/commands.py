@@ -14,6 +14,9 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..finishing import finished
 
 __all__ = ["CommandLimits", "Finished", "Output", "run"]
 
@@ -103,13 +106,27 @@ class _Watch(asyncio.SubprocessProtocol):
             self.exited.set_result(flooded)
 
 
+_Started: TypeAlias = tuple[asyncio.SubprocessTransport, _Watch]
+
+
 async def run(
     command: str, *, cwd: str, environment: Mapping[str, str], seconds: float, limits: CommandLimits
 ) -> Finished:
     """Run `command` in a shell and wait for its end. Raises OSError if it could not be started."""
     output = Output(limits.kept)
-    transport, watch = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Watch(output, limits.flood),
+    starting = asyncio.ensure_future(_start(command, cwd, environment, _Watch(output, limits.flood)))
+    try:
+        transport, watch = await asyncio.shield(starting)
+        why = await _end_of(watch, seconds, limits)
+    finally:
+        # The program runs before its start is done here: a cancellation in between must find it, too.
+        await finished(_clear(starting, limits.settle))
+    return Finished(output.text(), None if why else transport.get_returncode(), why)
+
+
+async def _start(command: str, cwd: str, environment: Mapping[str, str], watch: _Watch) -> _Started:
+    return await asyncio.get_running_loop().subprocess_exec(
+        lambda: watch,
         *(_SHELL, "-c", command),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -118,12 +135,19 @@ async def run(
         env=dict(environment),
         start_new_session=True,
     )
-    try:
-        why = await _end_of(watch, seconds, limits)
-    finally:
-        _kill_group(transport.get_pid())
-        await _settled(watch, transport, limits.settle)
-    return Finished(output.text(), None if why else transport.get_returncode(), why)
+
+
+async def _clear(starting: asyncio.Future[_Started], settle: float) -> None:
+    """Kill what is left of a command, take the output that is on its way, and let go."""
+    await asyncio.wait([starting])
+    if starting.exception() is not None:
+        return
+    transport, watch = starting.result()
+    _kill_group(transport.get_pid())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(settle):
+            await watch.closed.wait()
+    transport.close()
 
 
 async def _end_of(watch: _Watch, seconds: float, limits: CommandLimits) -> str:
@@ -134,16 +158,6 @@ async def _end_of(watch: _Watch, seconds: float, limits: CommandLimits) -> str:
     except TimeoutError:
         return f"killed after {seconds:g} seconds"
     return f"killed after {limits.flood} bytes of output" if flooded else ""
-
-
-async def _settled(watch: _Watch, transport: asyncio.SubprocessTransport, seconds: float) -> None:
-    """Take the output that is still on its way, then let go."""
-    try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await watch.closed.wait()
-    finally:
-        transport.close()
 
 
 def _kill_group(leader: int) -> None:
