@@ -30,6 +30,7 @@ import msgspec
 from ...store.records import Json
 from ..clock import Clock
 from ..errors import SdkMissing
+from ..finishing import finished
 from ..tools import Tool, ToolOutput
 from .rooted import Root
 from .sandbox import BadImage, Grant, Offer, Program
@@ -129,9 +130,9 @@ class WasmSandbox:
         return _Wasm(machine, module, self.hosts)
 
     async def close(self) -> None:
-        if self._machine is not None:
-            self._machine.close()
-            self._machine = None
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            await finished(asyncio.to_thread(machine.close))
 
 
 class _Machine:
@@ -184,8 +185,9 @@ class _Machine:
             store.close()
 
     def close(self) -> None:
+        """End what runs, and wait for that."""
         self._ticker.end()
-        self._threads.shutdown(wait=False)
+        self._threads.shutdown()
 
 
 class _Ticker:
