@@ -19,46 +19,45 @@ __all__ = ["GroupTable", "Sizes"]
 class GroupTable:
     """The groups of some segments, numbered. Made anew when the segments change; deaths are told to it."""
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    def __init__(self, segments: Sequence[Segment], starts: Sequence[int]) -> None:
         hashes = [segment.groups.hashes.astype(np.uint64) for segment in segments]
-        self.hashes: Hashes = np.sort(distinct([np.sort(own) for own in [np.empty(0, np.uint64), *hashes]]))
+        every = np.concatenate([np.empty(0, np.uint64), *hashes])
+        self.hashes: Hashes = distinct([np.sort(every), every[:0]])
         """What each group is told apart by, ascending."""
-        self._places: dict[int, Ints] = {}
-        self._members: dict[int, Places] = {}
+        self._places = np.searchsorted(self.hashes, every)
+        own = [start + segment.groups.starts for segment, start in zip(segments, starts, strict=False)]
+        self._starts = np.concatenate([np.empty(0, np.int64), *own])
+        self._ends = np.append(self._starts[1:], starts[-1])
+        self.members: Places = np.repeat(self._places, self._ends - self._starts).astype(np.int32)
+        """The group of each document."""
         self.docs = np.zeros(len(self.hashes), np.int64)
         """Live documents in each group."""
         self.lengths = np.zeros(len(self.hashes), np.int64)
         """Terms in them."""
-        for segment, own in zip(segments, hashes, strict=True):
-            places = self._places[segment.row.id] = np.searchsorted(self.hashes, own)
-            sizes = segment.groups.sizes(segment.docs)
-            self._members[segment.row.id] = np.repeat(places, sizes).astype(np.int32)
-            starts = segment.groups.starts
-            living = segment.alive.astype(np.int64)
-            np.add.at(self.docs, places, np.add.reduceat(living, starts))
-            np.add.at(self.lengths, places, np.add.reduceat(segment.lengths * living, starts))
+        if len(self._starts):
+            living = np.concatenate([segment.alive for segment in segments]).astype(np.int64)
+            lengths = np.concatenate([segment.lengths for segment in segments]) * living
+            np.add.at(self.docs, self._places, np.add.reduceat(living, self._starts))
+            np.add.at(self.lengths, self._places, np.add.reduceat(lengths, self._starts))
 
-    def members(self, segment: Segment) -> Places:
-        """The group of each document."""
-        return self._members[segment.row.id]
-
-    def runs(self, segment: Segment, asked: Bools) -> tuple[Ints, Ints]:
+    def runs(self, asked: Bools) -> tuple[Ints, Ints]:
         """Where the runs of documents of the groups that are `asked` for start and end."""
-        found = np.flatnonzero(asked[self._places[segment.row.id]])
-        starts = segment.groups.starts[found]
-        return starts, starts + segment.groups.sizes(segment.docs)[found]
+        found = np.flatnonzero(asked[self._places])
+        return self._starts[found], self._ends[found]
 
-    def bury(self, segment: Segment, ordinals: Ints) -> None:
-        """Count documents out that have died."""
-        places = self.members(segment)[ordinals]
+    def bury(self, ordinals: Ints, lengths: Ints) -> None:
+        """Count documents out that have died, and the terms in each."""
+        places = self.members[ordinals]
         np.subtract.at(self.docs, places, 1)
-        np.subtract.at(self.lengths, places, segment.lengths[ordinals].astype(np.int64))
+        np.subtract.at(self.lengths, places, lengths)
 
     def with_recent(self, recent: Recent) -> tuple[Places, Sizes]:
         """The group of each recent document, and all groups as they are with these.
 
         Groups that no segment has are numbered behind the others.
         """
+        if not recent.docs:
+            return np.empty(0, np.int32), Sizes(self.docs, self.lengths, self.hashes, self.hashes[:0])
         own = np.array(recent.groups(), np.uint64)
         places = np.searchsorted(self.hashes, own)
         known = places < len(self.hashes)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .arrays import Bools, Floats, Numbers, narrowed
 
-__all__ = ["Docs", "Pinned", "Places", "PostingList", "Singles", "summed_by_group", "united"]
+__all__ = ["Docs", "Pinned", "Places", "PostingList", "Singles", "concatenated", "summed_by_group", "united"]
 
 Docs: TypeAlias = npt.NDArray[np.uint32]
 Places: TypeAlias = npt.NDArray[np.int32]
@@ -81,6 +81,16 @@ def summed_by_group(groups: Places, tfs: Numbers) -> tuple[Places, Numbers]:
     """Each run of one group, and the sum of its frequencies."""
     starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
     return groups[starts], np.add.reduceat(tfs, starts, dtype=np.int64) if len(starts) else tfs[:0]
+
+
+def concatenated(lists: Sequence[PostingList | None], starts: Sequence[int], deaths: int) -> PostingList:
+    """One list of the lists of several segments, whose documents are numbered from `starts` on."""
+    held = [(postings, start) for postings, start in zip(lists, starts, strict=False) if postings is not None]
+    docs = [postings.docs + np.uint32(start) for postings, start in held]
+    tfs = [postings.tfs for postings, _ in held]
+    return PostingList(
+        np.concatenate([np.empty(0, np.uint32), *docs]), np.concatenate([np.empty(0, np.uint8), *tfs]), deaths
+    )
 
 
 def united(lists: Sequence[tuple[Docs, Docs]]) -> PostingList:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....store.bm25 import Analysis, Bm25, Term
-from ....store.text import GroupHit, GroupHits, Hit, Hits, Scale, Where, group_of
+from ....store.text import Attrs, GroupHit, GroupHits, Hit, Hits, Scale, Where, group_of
 from .arrays import Bools, Floats, Ints, distinct
 from .hashes import Hashes
-from .lists import Docs, Places, PostingList, summed_by_group
-from .scoring import Share, kth_best, margin
-from .segment import Segment
+from .lists import Docs, PostingList, summed_by_group
+from .scoring import Part, Share, kth_best, margin
 from .state import IndexState
 
 __all__ = ["GroupScores", "Query", "best_documents", "best_groups"]
@@ -29,12 +28,12 @@ class Query:
         self, state: IndexState, terms: Sequence[Term], where: Where | None, bm25: Bm25, analysis: Analysis
     ) -> None:
         self.state = state
-        self.parts = state.parts
         self.bm25 = bm25
         self.terms: list[tuple[float, list[PostingList | None]]] = []
-        """The terms that stand somewhere: the idf, and the postings in each part."""
+        """The terms that stand somewhere: the idf, and what the segments and what the recent documents have."""
+        parts: list[Part] = [state.sealed, state.recent]
         for term in terms:
-            lists = [part.postings(term, analysis) for part in self.parts]
+            lists = [part.postings(term, analysis) for part in parts]
             df = sum(len(postings.docs) for postings in lists if postings)
             if df:
                 self.terms.append((bm25.idf(max(state.docs, df), df), lists))
@@ -51,8 +50,37 @@ class Query:
                 pinned,
                 self.slack,
             )
-            for at, part in enumerate(self.parts)
+            for at, part in enumerate(parts)
         ]
+
+    # Documents of both parts are told apart by number: the recent ones follow the sealed ones.
+
+    def key(self, doc: int) -> bytes:
+        """The key of a document."""
+        part, ordinal = self._locate(doc)
+        return part.key(ordinal)
+
+    def attrs(self, doc: int) -> Attrs:
+        """The attributes of a document."""
+        part, ordinal = self._locate(doc)
+        return part.attrs(ordinal)
+
+    def runs(self, docs: Ints) -> Ints:
+        """Of which segment each document is; a recent one, whose number says nothing of its key, is of its own."""
+        starts = self.state.sealed.starts
+        found = np.searchsorted(starts, docs, side="right")
+        return np.where(docs < starts[-1], found, len(starts) + docs)
+
+    def scored(self, chosen: Sequence[Docs]) -> Documents:
+        """Documents of both parts with their scores."""
+        scores = [share.scores(docs) for share, docs in zip(self.shares, chosen, strict=True)]
+        sealed, recent = chosen
+        numbers = np.concatenate([sealed.astype(np.int64), recent.astype(np.int64) + self.state.sealed.docs])
+        return Documents(numbers, np.concatenate(scores))
+
+    def _locate(self, doc: int) -> tuple[Part, int]:
+        sealed = self.state.sealed
+        return (sealed, doc) if doc < sealed.docs else (self.state.recent, doc - sealed.docs)
 
     def is_complete(self, limit: int) -> bool:
         """Whether no more than `limit` documents match."""
@@ -65,10 +93,9 @@ class Query:
 
 
 @dataclass
-class _Documents:
-    """Documents with their scores, from any part."""
+class Documents:
+    """Documents, by number, with their scores."""
 
-    parts: Ints
     docs: Ints
     scores: Floats
 
@@ -86,51 +113,30 @@ def best_documents(query: Query, limit: int, realm: bytes) -> Hits:
         chosen.append(docs)
         near = np.concatenate([near, gains])
         floor = max(floor, kth_best(near, limit))
-    found = _scored(query, chosen)
-    return Hits([_hit(query, realm, best) for best in _page(query, found, limit)], complete)
+    return Hits(_page(query, query.scored(chosen), limit, realm), complete)
 
 
-def _scored(query: Query, chosen: Sequence[Docs]) -> _Documents:
-    every = [share.scores(docs) for share, docs in zip(query.shares, chosen, strict=True)]
-    parts = np.repeat(np.arange(len(chosen)), [len(docs) for docs in chosen])
-    return _Documents(
-        parts,
-        np.concatenate([np.empty(0, np.int64), *chosen]).astype(np.int64),
-        np.concatenate([np.empty(0), *every]),
-    )
+def _page(query: Query, found: Documents, limit: int, realm: bytes) -> list[Hit]:
+    """The `limit` best."""
+    kept = _contenders(query.runs(found.docs), found, limit)
+    rows = zip(found.scores[kept].tolist(), found.docs[kept].tolist(), strict=True)
+    named = sorted((-score, query.key(doc), doc) for score, doc in rows)
+    return [Hit(realm + key, -score, query.attrs(doc)) for score, key, doc in named[:limit]]
 
 
-def _page(query: Query, found: _Documents, limit: int) -> list[tuple[float, bytes, int, int]]:
-    """The `limit` best: score, key, part and ordinal."""
-    kept = _contenders(found, [part.by_key for part in query.parts], limit)
-    rows = zip(
-        found.scores[kept].tolist(), found.parts[kept].tolist(), found.docs[kept].tolist(), strict=True
-    )
-    named = [(score, query.parts[part].key(doc), part, doc) for score, part, doc in rows]
-    return sorted(named, key=lambda row: (-row[0], row[1]))[:limit]
+def _contenders(runs: Ints, found: Documents, limit: int) -> Ints:
+    """Which of `found` can be on a page: those above its last, and of equal ones the first of each run.
 
-
-def _contenders(found: _Documents, by_key: Sequence[bool], limit: int) -> Ints:
-    """Which of `found` can be on a page: those above its last, and of equal ones the first of each part.
-
-    Where ordinals follow keys, only the first `limit` of equal ones can be on it.
+    Within a run numbers follow keys, so only the first `limit` of equal ones can be on it.
     """
-    order = np.lexsort((found.docs, found.parts, -found.scores))
+    order = np.lexsort((found.docs, -found.scores))
     if len(order) <= limit:
         return order
     cut = found.scores[order[limit - 1]]
     above = order[found.scores[order] > cut]
     equal = order[found.scores[order] == cut]
-    firsts = []
-    for at in sorted(set(found.parts[equal].tolist())):
-        own = equal[found.parts[equal] == at]
-        firsts.append(own[:limit] if by_key[at] else own)
-    return np.concatenate([above, *firsts])
-
-
-def _hit(query: Query, realm: bytes, found: tuple[float, bytes, int, int]) -> Hit:
-    score, key, part, doc = found
-    return Hit(realm + key, score, query.parts[part].attrs(doc))
+    starts = np.flatnonzero(np.diff(runs[equal], prepend=-1))
+    return np.concatenate([above, *(own[:limit] for own in np.split(equal, starts[1:]))])
 
 
 class GroupScores:
@@ -143,11 +149,9 @@ class GroupScores:
         self._query = query
         self._scale = scale
         self._depth = query.state.depth
-        self._table = query.state.groups
-        places, self._sizes = self._table.with_recent(query.state.recent)
-        self._members = [
-            self._table.members(part) if isinstance(part, Segment) else places for part in query.parts
-        ]
+        self._table = query.state.sealed.groups
+        recent, self._sizes = self._table.with_recent(query.state.recent)
+        self._members = [self._table.members, recent]
         self._wholes = self._score_wholes() if scale.whole else np.zeros(len(self._sizes.docs))
         self._near, self._matched = self._near_best()
 
@@ -162,27 +166,26 @@ class GroupScores:
         near = self._scale.best * self._near[matched] + self._scale.whole * self._wholes[matched]
         return self._sizes.hashes(matched), near
 
-    def exact(self, hashes: Hashes) -> _Scored:
+    def exact(self, hashes: Hashes) -> Scored:
         """The score of each of these groups that matches, with its best document."""
         places = self._sizes.places(hashes)
         asked = places[places >= 0]
         asked = np.sort(asked[self._matched[asked]])
         found = self._best_of(asked)
         totals = self._scale.best * found.scores + self._scale.whole * self._wholes[asked]
-        return _Scored(found.parts, found.docs, totals, self._sizes.hashes(asked))
+        return Scored(self._sizes.hashes(asked), found.docs, totals)
 
-    def key(self, part: int, doc: int) -> bytes:
+    def key(self, doc: int) -> bytes:
         """The key of a document."""
-        return self._query.parts[part].key(doc)
+        return self._query.key(doc)
+
+    def runs(self, docs: Ints) -> Ints:
+        """Runs of documents whose numbers follow their keys."""
+        return self._query.runs(docs)
 
     def group(self, key: bytes) -> bytes:
         """The group of the document under a key."""
         return group_of(key, self._depth)
-
-    @property
-    def by_key(self) -> list[bool]:
-        """Of which parts the ordinals follow keys."""
-        return [part.by_key for part in self._query.parts]
 
     def _score_wholes(self) -> Floats:
         """The score of each group as one document."""
@@ -223,54 +226,52 @@ class GroupScores:
                     matched[groups[runs]] = True
         return best.astype(np.float64), matched
 
-    def _best_of(self, groups: Ints) -> _Documents:
+    def _best_of(self, groups: Ints) -> Documents:
         """The best document of each of these groups, which ascend and match, with its own score."""
         asked = np.zeros(len(self._wholes), np.bool_)
         asked[groups] = True
-        chosen = [
-            self._of_groups(share, members, asked)
-            for share, members in zip(self._query.shares, self._members, strict=True)
-        ]
-        found = _scored(self._query, chosen)
-        own = [members[docs] for members, docs in zip(self._members, chosen, strict=True)]
-        numbers = np.concatenate([np.empty(0, np.int64), *own])
-        order = np.lexsort((found.docs, found.parts, -found.scores, numbers))
+        sealed, recent = self._query.shares
+        chosen = [self._of_runs(sealed, asked), self._of_members(recent, asked)]
+        found = self._query.scored(chosen)
+        numbers = np.concatenate([members[docs] for members, docs in zip(self._members, chosen, strict=True)])
+        order = np.lexsort((found.docs, -found.scores, numbers))
         starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
         kept = [self._first(found, run) for run in np.split(order, starts[1:])] if len(order) else []
-        return _Documents(found.parts[kept], found.docs[kept], found.scores[kept])
+        return Documents(found.docs[kept], found.scores[kept])
 
-    def _of_groups(self, share: Share, members: Places, asked: Bools) -> Docs:
-        """The documents of one part that match and whose groups are asked for."""
+    def _of_runs(self, share: Share, asked: Bools) -> Docs:
+        """The sealed documents that match and whose groups are asked for."""
+        starts, ends = self._table.runs(asked)
         own = [np.empty(0, np.uint32)]
         for postings, _ in share.terms:
-            if isinstance(share.part, Segment):
-                # The documents of a group are a run, and so is what a list has of them.
-                starts, ends = self._table.runs(share.part, asked)
-                first, last = np.searchsorted(postings.docs, starts), np.searchsorted(postings.docs, ends)
-                own += [postings.docs[at:end] for at, end in zip(first.tolist(), last.tolist(), strict=True)]
-            else:
-                own.append(postings.docs[asked[members[postings.docs]]])
-        docs = distinct(own)
-        return docs if share.passing is None else docs[share.passing[docs]]
+            # The documents of a group are a run, and so is what a list has of them.
+            first, last = np.searchsorted(postings.docs, starts), np.searchsorted(postings.docs, ends)
+            own += [postings.docs[at:end] for at, end in zip(first.tolist(), last.tolist(), strict=True)]
+        return share.passed(distinct(own))
 
-    def _first(self, found: _Documents, run: Ints) -> int:
+    def _of_members(self, share: Share, asked: Bools) -> Docs:
+        """The recent documents that match and whose groups are asked for."""
+        members = self._members[1]
+        own = [postings.docs[asked[members[postings.docs]]] for postings, _ in share.terms]
+        return share.passed(distinct([np.empty(0, np.uint32), *own]))
+
+    def _first(self, found: Documents, run: Ints) -> int:
         """Of documents of one group, best first, the one that stands for it: of equal ones the least key."""
         equal = run[found.scores[run] == found.scores[run[0]]]
         if len(equal) == 1:
             return int(equal[0])
-        some = _Documents(found.parts[equal], found.docs[equal], found.scores[equal])
-        firsts = equal[_contenders(some, self.by_key, 1)].tolist()
-        return int(min((self.key(int(found.parts[at]), int(found.docs[at])), at) for at in firsts)[1])
+        some = Documents(found.docs[equal], found.scores[equal])
+        firsts = equal[_contenders(self.runs(some.docs), some, 1)].tolist()
+        return int(min((self.key(int(found.docs[at])), at) for at in firsts)[1])
 
 
 @dataclass
-class _Scored:
+class Scored:
     """Groups with what one index adds to their scores, and their best documents there."""
 
-    parts: Ints
+    hashes: Hashes
     docs: Ints
     scores: Floats
-    hashes: Hashes
 
 
 def best_groups(indexes: Sequence[GroupScores], limit: int, realm: bytes) -> GroupHits:
@@ -303,28 +304,27 @@ def _added(parts: Sequence[tuple[Hashes, Floats]]) -> tuple[Hashes, Floats]:
 
 
 def _named_page(
-    indexes: Sequence[GroupScores], found: Sequence[_Scored], limit: int
+    indexes: Sequence[GroupScores], found: Sequence[Scored], limit: int
 ) -> list[tuple[float, bytes, list[bytes | None]]]:
     """The `limit` best groups: score, key, and the key of the best document in each index."""
     hashes, totals = _added([(scored.hashes, scored.scores) for scored in found])
-    parts, docs = np.full((2, len(found), len(hashes)), -1)
-    for at, scored in enumerate(found):
+    docs = np.full((len(found), len(hashes)), -1)
+    runs = np.zeros_like(docs)
+    for at, (index, scored) in enumerate(zip(indexes, found, strict=True)):
         places = np.searchsorted(hashes, scored.hashes)
-        parts[at, places], docs[at, places] = scored.parts, scored.docs
-    # Documents of one part stand in the order of their groups: the first index that holds a group places it.
-    first = np.argmax(parts >= 0, axis=0)
-    starts = np.cumsum([0, *(len(index.by_key) for index in indexes)])
+        docs[at, places] = scored.docs
+        runs[at, places] = index.runs(scored.docs)
+    # Documents of one run stand in the order of their groups: the first index that holds a group places it.
+    first = np.argmax(docs >= 0, axis=0)
     everyone = np.arange(len(hashes))
-    placed = _Documents(starts[first] + parts[first, everyone], docs[first, everyone], totals)
-    kept = _contenders(placed, [by_key for index in indexes for by_key in index.by_key], limit)
+    placed = Documents(docs[first, everyone], totals)
     page = []
-    for number in kept.tolist():
+    for number in _contenders(runs[first, everyone] * len(found) + first, placed, limit).tolist():
         best = [
-            index.key(int(part), int(doc)) if part >= 0 else None
-            for index, part, doc in zip(indexes, parts[:, number], docs[:, number], strict=True)
+            index.key(int(doc)) if doc >= 0 else None
+            for index, doc in zip(indexes, docs[:, number], strict=True)
         ]
         at = int(first[number])
-        key = best[at] or b""
-        page.append((-float(totals[number]), indexes[at].group(key) + b"/", best))
+        page.append((-float(totals[number]), indexes[at].group(best[at] or b"") + b"/", best))
     page.sort(key=lambda row: row[:2])
     return [(-score, group[:-1], best) for score, group, best in page[:limit]]

@@ -24,8 +24,6 @@ __all__ = ["Recent"]
 class Recent:
     """Fresh documents, by key and by term."""
 
-    by_key = False
-
     def __init__(self) -> None:
         self.rows: dict[bytes, Fresh] = {}
         """The live documents."""

@@ -36,10 +36,6 @@ class Part(Protocol):
         """How many ordinals there are."""
 
     @property
-    def by_key(self) -> bool:
-        """Whether ordinals follow keys."""
-
-    @property
     def lengths(self) -> Numbers: ...
 
     def weights(self, ordinals: Docs | Ints, /) -> Floats: ...
@@ -160,6 +156,10 @@ class Share:
             return postings.docs, postings.tfs
         kept = self.passing[postings.docs]
         return postings.docs[kept], postings.tfs[kept]
+
+    def passed(self, docs: Docs) -> Docs:
+        """Those of these documents that pass the filter."""
+        return docs if self.passing is None else docs[self.passing[docs]]
 
     def _gains(self, postings: PostingList, idf: float) -> tuple[Docs, Singles]:
         """The documents of a list that pass the filter, and nearly what the term adds to each."""

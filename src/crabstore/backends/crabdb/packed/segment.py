@@ -23,7 +23,7 @@ from .arrays import Bools, Floats, Ints, Numbers, Reader
 from .cache import Cache
 from .columns import Column, read_column
 from .hashes import key_hash
-from .lists import Docs, Pinned, PostingList, Singles, united
+from .lists import Docs, PostingList, united
 from .postings import Block
 from .rows import KEYS, SegmentRow, keys_row, post_row, segment_home
 
@@ -59,8 +59,6 @@ _numbers = count()
 class Segment:
     """One segment. Raises BadRecord where a row is missing or is not what it must be."""
 
-    by_key = True
-
     def __init__(self, row: SegmentRow, rows: Rows, cache: Cache) -> None:
         self.row = row
         self.docs = row.docs
@@ -69,7 +67,6 @@ class Segment:
         self._cache = cache
         self._number = next(_numbers)
         self._columns: dict[str, Column | None] = {}
-        self._norms: tuple[Pinned, Singles, Singles] | None = None
         self.alive = self._read_alive()
         """Which documents are not dead."""
         self.deaths = int(self.docs - np.count_nonzero(self.alive))
@@ -83,11 +80,6 @@ class Segment:
     def lengths(self) -> Numbers:
         """Terms in each document."""
         return self._docs[0]
-
-    def weights(self, ordinals: Docs | Ints) -> Floats:
-        """The weight of each of these documents."""
-        table, codes = self.weight_codes
-        return table[codes[ordinals]]
 
     @property
     def weight_codes(self) -> tuple[Floats, Numbers]:
@@ -121,9 +113,13 @@ class Segment:
 
     def attrs(self, ordinal: int) -> Attrs:
         """The attributes of one document."""
-        columns = ((name, self.column(name)) for name in self.row.attrs)
-        values = ((name, column.value(ordinal)) for name, column in columns if column)
-        return {name: value for name, value in values if value is not None}
+        found: dict[str, str] = {}
+        for name in self.row.attrs:
+            column = self.column(name)
+            value = column.value(ordinal) if column else None
+            if value is not None:
+                found[name] = value
+        return found
 
     def passing(self, where: Where) -> Bools:
         """Which documents meet every condition."""
@@ -209,13 +205,6 @@ class Segment:
 
     def _slot(self, term: Term, analysis: Analysis) -> Hashable:
         return (self._number, term, analysis)
-
-    def norms(self, pinned: Pinned) -> tuple[Singles, Singles]:
-        """What scales each document's frequencies, and what holds them back."""
-        if self._norms is None or self._norms[0] != pinned:
-            everyone = np.arange(self.docs)
-            self._norms = (pinned, *pinned.norms(self.weights(everyone), self.lengths))
-        return self._norms[1:]
 
     @cached_property
     def firsts(self) -> list[bytes]:

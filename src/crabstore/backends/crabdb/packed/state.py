@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from ....store.bm25 import Bm25
 from ....store.records import decode
-from .arrays import Ints
 from .cache import Cache
-from .groups import GroupTable
 from .lists import Pinned
 from .recent import Recent
 from .rows import ALL, NEW, ONE, Fresh, Manifest, SegmentRow
-from .scoring import Part
+from .sealed import Sealed
 from .segment import Segment
 
 __all__ = ["IndexRows", "IndexState"]
@@ -54,9 +50,8 @@ class IndexState:
         self._pending: dict[bytes, bytes | None] = {}
         row = rows.get(b"segs")
         self.manifest = decode(Manifest, row, b"segs") if row else Manifest()
-        self.segments: list[Segment] = [self.read_segment(entry) for entry in self.manifest.segments]
+        self.sealed = self._sealed([self.read_segment(entry) for entry in self.manifest.segments])
         self.recent = Recent()
-        self._count()
         for kind in (ALL, ONE, NEW):
             self._pending.update(rows.scan(kind))
 
@@ -92,52 +87,35 @@ class IndexState:
             elif value is not None and name.startswith(ONE):
                 replaced.append(name[len(ONE) :])
             elif value is not None and name.startswith(ALL):
-                for segment in self.segments:
-                    self._bury(segment, segment.below(name[len(ALL) :]))
+                self.sealed.remove_below(name[len(ALL) :])
         if replaced:
-            for segment in self.segments:
-                self._bury(segment, segment.find(replaced))
+            self.sealed.remove(replaced)
 
-    def replace(self, segments: list[Segment], manifest: Manifest, recent: Recent) -> None:
+    def replace(self, segments: Sequence[Segment], manifest: Manifest, recent: Recent) -> None:
         """What a seal or a merge has committed."""
-        self.segments, self.manifest, self.recent = segments, manifest, recent
-        self._count()
+        self.manifest, self.recent = manifest, recent
+        self.sealed = self._sealed(segments)
 
-    def _count(self) -> None:
-        self._docs = sum(segment.docs - segment.deaths for segment in self.segments)
-        self._length = sum(_length(segment) for segment in self.segments)
-        self._groups: GroupTable | None = None
-
-    def holds(self, doc: bytes) -> bool:
-        """Whether a segment holds this document, dead or alive."""
-        return any(len(segment.find([doc])) for segment in self.segments)
-
-    def _bury(self, segment: Segment, ordinals: Ints) -> None:
-        """Documents of a segment are no more: removed, or replaced by a recent one."""
-        killed = segment.kill(ordinals)
-        if len(killed):
-            self._docs -= len(killed)
-            self._length -= int(segment.lengths[killed].sum())
-            if self._groups is not None:
-                self._groups.bury(segment, killed)
+    def _sealed(self, segments: Sequence[Segment]) -> Sealed:
+        # The largest first: what it has sets the score that others must reach.
+        return Sealed(sorted(segments, key=lambda segment: -segment.docs), self._cache)
 
     # -- what searches ask --------------------------------------------------------------------------------
 
     @property
-    def parts(self) -> list[Part]:
-        """Everything that has documents, the largest first."""
-        parts: list[Part] = sorted(self.segments, key=lambda segment: -segment.docs)
-        return [*parts, self.recent] if self.recent.rows else parts
+    def segments(self) -> Sequence[Segment]:
+        """The segments."""
+        return self.sealed.segments
 
     @property
     def docs(self) -> int:
         """Live documents."""
-        return self._docs + len(self.recent.rows)
+        return self.sealed.living + len(self.recent.rows)
 
     @property
     def length(self) -> int:
         """Terms in all of them."""
-        return self._length + self.recent.length
+        return self.sealed.length + self.recent.length
 
     def pinned(self, bm25: Bm25, average: float) -> Pinned:
         """The numbers that candidates are chosen with: of an average that this one has not drifted from."""
@@ -148,18 +126,7 @@ class IndexState:
         return pinned
 
     @property
-    def groups(self) -> GroupTable:
-        """The groups of the segments."""
-        if self._groups is None:
-            self._groups = GroupTable(self.segments)
-        return self._groups
-
-    @property
     def depth(self) -> int:
         """How many parts of a key name a group."""
         fresh = next(iter(self.recent.rows.values()), None)
         return self.manifest.group or (fresh.group if fresh else 0)
-
-
-def _length(segment: Segment) -> int:
-    return int(np.dot(segment.lengths.astype(np.int64), segment.alive))

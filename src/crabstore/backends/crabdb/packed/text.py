@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from crabdb import CrabDB, CrabDBError
 
 from ....store.batch import Batch, Column, Slot
-from ....store.bm25 import Analysis, Bm25, query_terms, tokens
+from ....store.bm25 import Analysis, Bm25, Term, query_terms, tokens
 from ....store.kv import KVStorage
 from ....store.records import encode
 from ....store.text import Attrs, GroupHits, Hits, Scale, TextSearch, Where, require_limit, require_query
@@ -79,7 +79,7 @@ class PackedText(TextSearch):
         if recent:
             batch.delete(Column.TEXT, home + NEW + doc)
         # A recent document may be sealed before the batch is committed.
-        if recent or self._index(ix).state.holds(doc):
+        if recent or self._index(ix).state.sealed.holds(doc):
             batch.put(Column.TEXT, home + ONE + doc, b"")
 
     async def drop_prefix(self, batch: Batch, ix: str, prefix: bytes) -> None:
@@ -92,25 +92,31 @@ class PackedText(TextSearch):
     # -- what is asked ------------------------------------------------------------------------------------
 
     async def search(self, ix: str, query: str, limit: int, where: Where | None = None) -> Hits:
-        require_query(query)
+        terms = query_terms(require_query(query))
         require_limit(limit)
-        return best_documents(await self._query(ix, query, where), limit, self._realm)
+        await self._read_ahead(ix, terms)
+        return best_documents(self._query(ix, terms, where), limit, self._realm)
 
     async def rank(
         self, query: str, scales: Sequence[Scale], limit: int, where: Where | None = None
     ) -> GroupHits:
-        require_query(query)
+        terms = query_terms(require_query(query))
         require_limit(limit)
-        scores = [GroupScores(await self._query(scale.ix, query, where), scale) for scale in scales]
+        for scale in scales:
+            await self._read_ahead(scale.ix, terms)
+        # From here on nothing else runs, so all indexes are as of one moment.
+        scores = [GroupScores(self._query(scale.ix, terms, where), scale) for scale in scales]
         return best_groups(scores, limit, self._realm)
 
-    async def _query(self, ix: str, query: str, where: Where | None) -> Query:
+    async def _read_ahead(self, ix: str, terms: Sequence[Term]) -> None:
+        """Have the postings at hand. What is read for the first time takes milliseconds: others run between."""
         await self.conform()
-        state, terms = self._index(ix).state, query_terms(query)
-        for segment in list(state.segments):
-            # What is read for the first time takes milliseconds; other tasks run between.
+        for segment in self._index(ix).state.segments:
             if segment.read_ahead(terms, self._analysis):
                 await asyncio.sleep(0)
+
+    def _query(self, ix: str, terms: Sequence[Term], where: Where | None) -> Query:
+        state = self._index(ix).state
         state.catch_up()
         return Query(state, terms, where, self._bm25, self._analysis)
 
