@@ -26,11 +26,15 @@ class McpServer(Record):
 
     name: str
     command: str = ""
+    """The program to start, for a server over stdio."""
     args: list[str] = []
     env: dict[str, str] = {}
     auto_restart: bool = True
+    """Whether one that ended by itself is started again by the next call."""
     url: str = ""
+    """Where it listens, for a server over streamable HTTP."""
     auth: str = ""
+    """The value of its Authorization header; a word without a scheme is a bearer token."""
 
 
 class HarnessDeclaration(Record):
@@ -38,8 +42,11 @@ class HarnessDeclaration(Record):
 
     name: str
     system: bool = False
+    """Whether it may start programs of the machine."""
     root: str = ""
+    """The folder that bounds the files it reaches, an absolute path; "" for none."""
     hosts: list[str] = []
+    """The host functions that an image may call."""
 
 
 class MemoryHook(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import select
@@ -212,14 +213,87 @@ async def http_server(accepts: str = "") -> AsyncIterator[tuple[str, set[str]]]:
                 return
         await inner(scope, receive, send)
 
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(guarded, log_config=None, ws="none", timeout_graceful_shutdown=1))
-    serving = asyncio.create_task(server.serve([listening]))
+    async with listening(guarded) as url:
+        yield url, seen
+
+
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(app: App) -> AsyncIterator[str]:
+    place = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=0))
+    serving = asyncio.create_task(server.serve([place]))
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", seen
+        yield f"http://127.0.0.1:{place.getsockname()[1]}/mcp"
     finally:
         server.should_exit = True
         await serving
+
+
+class OldServer:
+    """Speaks the protocol with sessions, answers `say`, and hangs in `hang` and when it is said goodbye to."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.goodbyes = 0
+        self.forgets = False
+        """Whether it no longer knows its session, as after a restart."""
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return None
+        if scope["method"] == "DELETE":
+            self.goodbyes += 1
+            await asyncio.Event().wait()
+        if scope["method"] != "POST":
+            return await reply(send, 405)
+        message = json.loads((await receive())["body"])
+        method, session = message["method"], [(b"mcp-session-id", str(self.opened).encode())]
+        if "id" not in message:
+            return await reply(send, 202)
+        if method == "initialize":
+            self.opened, self.forgets = self.opened + 1, False
+            about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}}
+            return await reply(send, 200, message, {"protocolVersion": "2025-06-18", **about}, session)
+        if method == "tools/list":
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("say", "hang")]
+            return await reply(send, 200, message, {"tools": tools})
+        if method == "tools/call" and not self.forgets:
+            if message["params"]["name"] == "hang":
+                await asyncio.Event().wait()
+            said = {"content": [{"type": "text", "text": f"said {self.opened}"}]}
+            return await reply(send, 200, message, said)
+        return await reply(send, 404)
+
+
+async def reply(
+    send: Send, status: int, message: Any = None, result: object = None, headers: Any = ()
+) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode() if message else b""
+    head = [(b"content-type", b"application/json"), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
+def test_a_server_that_hangs_over_http_is_let_go_of_and_one_that_was_restarted_is_found_again() -> None:
+    async def scenario() -> None:
+        old = OldServer()
+        async with listening(old) as url:
+            harness = McpHarness(limits=Limits(call=0.2, close=0.1))
+            agent = config(McpServer(name="t", url=url))
+            await harness.on_resolve_agent(agent)
+            assert (await say(harness, context(agent))).text == "said 1"
+            old.forgets = True
+            assert (await say(harness, context(agent))).is_error
+            assert (await say(harness, context(agent))).text == "said 2"
+            assert "no answer in 0.2 seconds" in (await say(harness, context(agent), "t__hang")).text
+            assert (await say(harness, context(agent))).text == "said 3"
+            await harness.close()
+        assert old.goodbyes >= 2
+
+    asyncio.run(scenario())
 
 
 # -- servers that fail --

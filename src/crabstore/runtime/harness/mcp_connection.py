@@ -35,6 +35,8 @@ _PAGES = 100
 """Pages of a server's list of tools: a listing that never ends must not hang a run."""
 _ANSWER = 100_000
 """Characters of one answer that reach the model."""
+_DESCRIPTION = 10_000
+"""Characters of a tool's description: every request carries it."""
 _SECRET = 6
 """Characters from which on a value of `env` is taken out of a text: shorter ones are words, not secrets."""
 
@@ -78,6 +80,8 @@ class Limits:
     """Seconds until a call is answered; a server that takes longer is taken to hang, and is let go of."""
     idle: float = 300.0
     """Seconds without a call until it is shut down."""
+    close: float = 10.0
+    """Seconds to say goodbye in. The SDK gives a process up to seven, so leave it alone."""
 
 
 class SdkConnection:
@@ -125,7 +129,12 @@ class SdkConnection:
 
     async def close(self) -> None:
         self._over.set()
-        await finished(_ended(self._keeper))
+        await finished(self._closing())
+
+    async def _closing(self) -> None:
+        await asyncio.wait([self._keeper], timeout=self._limits.close)
+        if not self._keeper.done():  # over HTTP the SDK would wait for ever
+            await self._abandon()
 
     async def _abandon(self) -> None:
         self._keeper.cancel()
@@ -270,7 +279,10 @@ async def _listed(client: Client) -> list[Tool]:
     cursor: str | None = None
     for _ in range(_PAGES):
         page = await client.list_tools(cursor=cursor)
-        tools += [Tool(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
+        tools += [
+            Tool(tool.name, cut(tool.description or "", _DESCRIPTION), tool.input_schema)
+            for tool in page.tools
+        ]
         cursor = page.next_cursor
         if cursor is None:
             break

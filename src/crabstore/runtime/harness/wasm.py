@@ -85,7 +85,7 @@ def _now(grant: Grant, data: bytes) -> bytes:
 
 
 def _read(grant: Grant, data: bytes) -> bytes:
-    if not grant.root:
+    if not grant.root.startswith("/"):
         raise Refused("there is no root folder")
     return Root(Path(grant.root)).whole(data.decode(errors="replace"), WasmLimits.output)[0]
 
