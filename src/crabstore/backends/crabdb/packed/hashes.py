@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from .arrays import Ints
 
-__all__ = ["Hashes", "group_hash", "group_runs", "key_hash"]
+__all__ = ["Hashes", "group_hash", "group_runs", "key_hashes"]
 
 Hashes = npt.NDArray[np.uint64]
 
 
-def key_hash(doc: bytes) -> int:
-    """What a document's key is first looked up by, 32 bits: the key itself decides."""
-    return zlib.crc32(doc)
+def key_hashes(docs: Sequence[bytes]) -> npt.NDArray[np.uint32]:
+    """What documents' keys are first looked up by, 32 bits each: the key itself decides."""
+    return np.fromiter(map(zlib.crc32, docs), np.uint32, len(docs))
 
 
 def group_hash(group: bytes) -> int:

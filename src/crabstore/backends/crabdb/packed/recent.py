@@ -26,59 +26,86 @@ class Recent:
 
     def __init__(self) -> None:
         self.rows: dict[bytes, Fresh] = {}
-        """The live documents."""
+        """The documents."""
         self.size = 0
         """How many terms they name: what sealing them costs."""
-        self.length = 0
-        """Terms in all of them, repetitions included."""
+        # What follows is for searches, and catches up with the rows when one comes: who only writes never pays.
+        self._unread: dict[bytes, Fresh] = {}
         self._keys: list[bytes] = []
         self._fresh: list[Fresh] = []
         self._ordinals: dict[bytes, int] = {}
+        self._length = 0
         self._lengths = array("Q")
         self._weights = array("d")
         self._alive = bytearray()
         self._groups: list[int] = []
         self._words: list[str] = []
         self._postings: dict[str, tuple[array[int], array[int]]] = {}
-        self._read = 0
         self._answers: dict[tuple[Term, Analysis], PostingList | None] = {}
+
+    def put(self, doc: bytes, fresh: Fresh) -> None:
+        """Add a document, instead of what stood under its key."""
+        self.remove(doc)
+        self.rows[doc] = self._unread[doc] = fresh
+        self.size += len(fresh.terms)
+
+    def remove(self, doc: bytes) -> None:
+        """Take a document out, if it is here."""
+        fresh = self.rows.pop(doc, None)
+        if fresh is None:
+            return
+        self.size -= len(fresh.terms)
+        if self._unread.pop(doc, None) is None:
+            ordinal = self._ordinals.pop(doc)
+            self._alive[ordinal] = 0
+            self._length -= self._lengths[ordinal]
+            self._answers.clear()
+
+    def catch_up(self) -> None:
+        """Have what searches ask follow the rows."""
+        if not self._unread:
+            return
+        known = len(self._words)
+        for doc, fresh in self._unread.items():
+            self._read(doc, fresh)
+        self._unread = {}
+        self._answers.clear()
+        if len(self._words) > known:
+            self._words.sort()  # a sorted list with a short tail: one pass
+
+    def _read(self, doc: bytes, fresh: Fresh) -> None:
+        ordinal, length = len(self._keys), sum(fresh.terms.values())
+        self._ordinals[doc] = ordinal
+        self._keys.append(doc)
+        self._fresh.append(fresh)
+        self._length += length
+        self._lengths.append(length)
+        self._weights.append(fresh.weight)
+        self._alive.append(1)
+        self._groups.append(group_hash(group_of(doc, fresh.group)))
+        for term, tf in fresh.terms.items():
+            found = self._postings.get(term)
+            if found is None:
+                found = self._postings[term] = (array("I"), array("Q"))
+                self._words.append(term)
+            found[0].append(ordinal)
+            found[1].append(tf)
+
+    # -- what the sealed documents answer, too; after `catch_up` ------------------------------------------
 
     @property
     def docs(self) -> int:
         """Ordinals in use, those of dead documents included."""
         return len(self._keys)
 
-    def put(self, doc: bytes, fresh: Fresh) -> None:
-        """Add a document, instead of what stood under its key."""
-        self.remove(doc)
-        ordinal, length = len(self._keys), sum(fresh.terms.values())
-        self.rows[doc] = fresh
-        self._ordinals[doc] = ordinal
-        self._keys.append(doc)
-        self._fresh.append(fresh)
-        self._lengths.append(length)
-        self._weights.append(fresh.weight)
-        self._alive.append(1)
-        self._answers.clear()
-        self.size += len(fresh.terms)
-        self.length += length
-
-    def remove(self, doc: bytes) -> None:
-        """Take a document out, if it is here."""
-        ordinal = self._ordinals.pop(doc, None)
-        if ordinal is not None:
-            self._alive[ordinal] = 0
-            self._answers.clear()
-            self.size -= len(self.rows.pop(doc).terms)
-            self.length -= self._lengths[ordinal]
+    @property
+    def length(self) -> int:
+        """Terms in all documents, repetitions included."""
+        return self._length
 
     def groups(self) -> list[int]:
         """The hash of the group of each document, by ordinal."""
-        for key, fresh in zip(self._keys[len(self._groups) :], self._fresh[len(self._groups) :], strict=True):
-            self._groups.append(group_hash(group_of(key, fresh.group)))
         return self._groups
-
-    # -- what a segment answers, too ----------------------------------------------------------------------
 
     @property
     def lengths(self) -> Numbers:
@@ -118,7 +145,6 @@ class Recent:
         return self._answers[asked]
 
     def _find(self, term: Term, analysis: Analysis) -> PostingList | None:
-        self._read_terms()
         frequencies = np.zeros(self.docs, np.int64)
         for word in self._meant(term, analysis):
             docs, tfs = self._postings[word]
@@ -128,21 +154,6 @@ class Recent:
         if not len(found):
             return None
         return PostingList(found.astype(np.uint32), narrowed(frequencies[found]))
-
-    def _read_terms(self) -> None:
-        """Put down the terms of documents that came since: whoever only writes never pays for it."""
-        known = len(self._words)
-        for ordinal in range(self._read, self.docs):
-            for term, tf in self._fresh[ordinal].terms.items():
-                found = self._postings.get(term)
-                if found is None:
-                    found = self._postings[term] = (array("I"), array("Q"))
-                    self._words.append(term)
-                found[0].append(ordinal)
-                found[1].append(tf)
-        self._read = self.docs
-        if len(self._words) > known:
-            self._words.sort()
 
     def _meant(self, term: Term, analysis: Analysis) -> Iterator[str]:
         for prefix in term.lookups(analysis):

@@ -14,10 +14,11 @@ from itertools import accumulate, count
 import numpy as np
 
 from ....store.bm25 import Analysis, Term
-from ....store.text import Attrs, Where
+from ....store.text import Attrs, Between, Where
 from .arrays import Bools, Floats, Ints, Numbers, distinct, narrowed
 from .cache import Cache
 from .groups import GroupTable
+from .hashes import key_hashes
 from .lists import Docs, Pinned, PostingList, Singles, concatenated
 from .segment import Segment
 
@@ -53,12 +54,14 @@ class Sealed:
 
     def holds(self, doc: bytes) -> bool:
         """Whether a segment holds this document, dead or alive."""
-        return any(len(segment.find([doc])) for segment in self.segments)
+        hashes = key_hashes([doc])
+        return any(len(segment.find([doc], hashes)) for segment in self.segments)
 
     def remove(self, docs: Sequence[bytes]) -> None:
         """These documents are no more: removed, or replaced by recent ones."""
+        hashes = key_hashes(docs)
         for at, segment in enumerate(self.segments):
-            self._bury(at, segment.find(docs))
+            self._bury(at, segment.find(docs, hashes))
 
     def remove_below(self, prefix: bytes) -> None:
         """The documents whose keys start with `prefix` are no more."""
@@ -98,8 +101,19 @@ class Sealed:
 
     def passing(self, where: Where) -> Bools:
         """Which documents meet every condition."""
-        masks = [segment.passing(where) for segment in self.segments]
-        return np.concatenate([np.empty(0, np.bool_), *masks])
+        mask = np.ones(self.docs, np.bool_)
+        for name, condition in where.items():
+            mask &= self._meeting(name, condition)
+        return mask
+
+    def _meeting(self, name: str, condition: str | Between) -> Bools:
+        slot = ("meeting", self._number, name, condition)
+        found: Bools | None = self._cache.get(slot)
+        if found is None:
+            masks = [segment.meeting(name, condition) for segment in self.segments]
+            found = np.concatenate([np.empty(0, np.bool_), *masks])
+            self._cache.put(slot, found, size=found.nbytes)
+        return found
 
     def postings(self, term: Term, analysis: Analysis) -> PostingList | None:
         """The live documents that hold a word which `term` means."""

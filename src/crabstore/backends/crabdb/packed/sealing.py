@@ -15,7 +15,7 @@ import numpy as np
 from ....store.text import group_of
 from .arrays import Bools, Floats, Ints
 from .columns import merged_column
-from .hashes import group_runs, key_hash
+from .hashes import group_runs, key_hashes
 from .lists import Docs
 from .postings import Postings
 from .rows import KEYS, Fresh
@@ -34,9 +34,8 @@ def seal(recent: Mapping[bytes, Fresh], writer: SegmentWriter) -> Iterator[list[
     keys = sorted(recent)
     docs = [recent[key] for key in keys]
     writer.add_keys(keys)
-    hashes = np.fromiter(map(key_hash, keys), np.uint32, len(keys))
     writer.end_keys(
-        hashes, *group_runs(group_of(key, doc.group) for key, doc in zip(keys, docs, strict=True))
+        key_hashes(keys), *group_runs(group_of(key, doc.group) for key, doc in zip(keys, docs, strict=True))
     )
     yield writer.take()
     lengths = np.array([sum(doc.terms.values()) for doc in docs], np.int64)

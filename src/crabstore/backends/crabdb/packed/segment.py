@@ -18,11 +18,10 @@ import numpy as np
 
 from ....store.bm25 import Analysis, Term
 from ....store.errors import BadRecord
-from ....store.text import Attrs, Where
+from ....store.text import Attrs, Between
 from .arrays import Bools, Floats, Ints, Numbers, Reader
 from .cache import Cache
 from .columns import Column, read_column
-from .hashes import key_hash
 from .lists import Docs, PostingList, united
 from .postings import Block
 from .rows import KEYS, SegmentRow, keys_row, post_row, segment_home
@@ -121,13 +120,10 @@ class Segment:
                 found[name] = value
         return found
 
-    def passing(self, where: Where) -> Bools:
-        """Which documents meet every condition."""
-        mask = np.ones(self.docs, np.bool_)
-        for name, condition in where.items():
-            column = self.column(name)
-            mask &= column.matches(condition) if column else False
-        return mask
+    def meeting(self, name: str, condition: str | Between) -> Bools:
+        """Which documents meet a condition on one attribute."""
+        column = self.column(name)
+        return np.zeros(self.docs, np.bool_) if column is None else column.matches(condition)
 
     # -- keys ---------------------------------------------------------------------------------------------
 
@@ -156,9 +152,8 @@ class Segment:
         hashes[whose] = known
         return hashes
 
-    def find(self, docs: Sequence[bytes]) -> Ints:
-        """The ordinals of those of `docs` that are here."""
-        hashes = np.fromiter(map(key_hash, docs), np.uint32, len(docs))
+    def find(self, docs: Sequence[bytes], hashes: Numbers) -> Ints:
+        """The ordinals of those of `docs` that are here, given the hash of each."""
         known, whose = self._hashes
         first, last = np.searchsorted(known, hashes), np.searchsorted(known, hashes, side="right")
         maybe = np.flatnonzero(first < last).tolist()

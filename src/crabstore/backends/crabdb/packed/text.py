@@ -118,6 +118,7 @@ class PackedText(TextSearch):
     def _query(self, ix: str, terms: Sequence[Term], where: Where | None) -> Query:
         state = self._index(ix).state
         state.catch_up()
+        state.recent.catch_up()
         return Query(state, terms, where, self._bm25, self._analysis)
 
     # -- what has been committed --------------------------------------------------------------------------

@@ -30,7 +30,7 @@ SEAL = 1024
 """Documents that are sealed at a time, and rows that opening an index reads, about."""
 _TERMS = 64 * SEAL
 """Terms in recent documents from which on they are sealed, however few they are."""
-FANOUT = 4
+FANOUT = 8
 """Segments of about one size that are merged into one. More makes writing cheaper and searching dearer."""
 _SWEEP = 1024
 """Rows removed in one step."""
