@@ -85,10 +85,10 @@ class BadScript(RunError, ValueError):
 
 
 class SdkMissing(RunError, ImportError):
-    """The provider's SDK is not installed."""
+    """A library that a provider or a harness needs is not installed; `extra` is the name of what brings it."""
 
     def __init__(self, extra: str) -> None:
-        super().__init__(f"the {extra} provider needs its SDK: pip install 'crabstore[{extra}]'")
+        super().__init__(f"{extra} needs a library that is not installed: pip install 'crabstore[{extra}]'")
         self.extra = extra
 
 

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import hashlib
 import logging
+import sys
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -374,6 +376,19 @@ def test_an_image_is_loaded_once_for_all_agents_at_work_and_dropped_with_the_las
     asyncio.run(scenario())
 
 
+def test_images_that_are_loaded_at_one_time_share_an_engine() -> None:
+    async def scenario() -> None:
+        box = WasmSandbox()
+        programs = await asyncio.gather(*(box.load(replying({"text": str(number)})) for number in range(8)))
+        answers = await asyncio.gather(*(program.call(NOTHING, "shout", {}) for program in programs))
+        assert [each.text for each in answers] == [str(number) for number in range(8)]
+        assert sum(thread.name.startswith("crabstore-image_") for thread in threading.enumerate()) == 2
+        await box.close()
+        assert not any(thread.name.startswith("crabstore-image_") for thread in threading.enumerate())
+
+    asyncio.run(scenario())
+
+
 def test_a_new_image_under_a_name_is_what_the_next_run_gets() -> None:
     async def scenario() -> None:
         store = VolatileBackend()
@@ -406,6 +421,23 @@ def test_what_is_not_there_or_does_not_fit_is_reported_and_the_rest_works() -> N
         assert [part.split("'")[1] for part in text.split("; ")] == ["needy", "junk", "typo"]
         assert await results(store) == [ToolOutput("HEY")]
         assert (harness.loaded, harness.at_work) == (frozenset(), frozenset())
+        await harness.close()
+
+    asyncio.run(scenario())
+
+
+def test_without_the_engine_an_image_is_reported_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "wasmtime", None)
+
+    async def scenario() -> None:
+        store = VolatileBackend()
+        await store.harnesses.put(replying(OK), "loud")
+        harness = ImagesHarness(store, WasmSandbox())
+        _, run = await played([harness], store=store, agent=config(declared("loud")))
+        assert "crabstore[wasm]" in (await reported(run))[0][2]
+        assert harness.loaded == frozenset()
         await harness.close()
 
     asyncio.run(scenario())

@@ -327,6 +327,19 @@ def test_a_server_that_does_not_start_is_reported_and_the_run_goes_on(broken: Mc
     asyncio.run(scenario())
 
 
+def test_without_the_sdk_a_server_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+
+    async def scenario() -> None:
+        harness = McpHarness()
+        server = McpServer(name="t", command="true")
+        _, run = await played([harness], store=VolatileBackend(), agent=config(server))
+        assert "crabstore[mcp]" in (await reported(run))[0][2]
+        await harness.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_server_that_does_not_start_leaves_no_process(tmp_path: Path) -> None:
     async def scenario() -> None:
         script = f"echo $$ > {tmp_path}/pid; cat > /dev/null"

@@ -178,7 +178,7 @@ class SdkConnection:
 
 
 async def connect(declared: McpServer, limits: Limits) -> SdkConnection:
-    """Start or reach a server, and ask for its tools. Raises Broken, or SdkMissing."""
+    """Start or reach a server, and ask for its tools. Raises Broken."""
     connection = SdkConnection(declared, limits)
     await connection.opened()
     return connection

@@ -48,6 +48,13 @@ _TICK = 0.01
 """Seconds between two looks at the clock of a running module."""
 _REFUSED = -1
 _FUNCTIONS = {"alloc": "(i32) -> i32", "schema": "() -> i64", "call": "(i32, i32) -> i64"}
+_OFF = (
+    "wasm_threads",  # shared memory is counted by no limit
+    # The engine's interface for C, by which Python reaches it, aborts the whole process over types of these.
+    *("wasm_simd", "wasm_relaxed_simd", "wasm_exceptions", "wasm_stack_switching"),
+    *("wasm_gc", "wasm_function_references"),
+    *("wasm_memory64", "wasm_multi_memory", "wasm_custom_page_sizes"),
+)
 _UNSIGNED = 0xFFFF_FFFF_FFFF_FFFF
 _LINE = 1000
 """Characters of a line in the log."""
@@ -117,17 +124,23 @@ class WasmSandbox:
         self.limits = limits or WasmLimits()
         self.hosts = {**HOSTS, **(hosts or {})}
         self._machine: _Machine | None = None
+        self._starting = asyncio.Lock()
 
     async def load(self, image: bytes) -> Program:
         if len(image) > self.limits.image:
             raise BadImage(f"it has {len(image)} bytes, and {self.limits.image} are allowed")
         if not image.startswith(_MAGIC):
             raise BadImage("it is no WebAssembly module")
-        if self._machine is None:
-            self._machine = await asyncio.to_thread(_Machine, self.limits)
-        machine = self._machine
+        machine = await self._started()
         module = await machine.apart(lambda: machine.compiled(image))
         return _Wasm(machine, module, self.hosts)
+
+    async def _started(self) -> _Machine:
+        """The engine, made for the first image: importing it takes a while, so in a thread."""
+        async with self._starting:
+            if self._machine is None:
+                self._machine = await asyncio.to_thread(_Machine, self.limits)
+            return self._machine
 
     async def close(self) -> None:
         machine, self._machine = self._machine, None
@@ -348,12 +361,11 @@ def _config() -> Config:
 
     config = Config()
     config.epoch_interruption = True
-    config.wasm_threads = False  # shared memory is counted by no limit
-    # The engine's interface for C, by which Python reaches it, aborts the whole process over types of these.
-    config.wasm_simd = config.wasm_relaxed_simd = False
-    config.wasm_exceptions = config.wasm_stack_switching = False
-    config.wasm_gc = config.wasm_function_references = False
-    config.wasm_memory64 = config.wasm_multi_memory = config.wasm_custom_page_sizes = False
+    for name in _OFF:
+        getattr(
+            Config, name
+        )  # an older wasmtime must not take it for an attribute of its own, and leave it on
+        setattr(config, name, False)
     return config
 
 
