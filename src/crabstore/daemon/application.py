@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 from ..backends.crabdb import CrabBackend
 from ..runtime import Clock, Runtime, RuntimeClosed
+from ..runtime.harness import standard_harnesses
 from ..runtime.providers.routing import Providers
 from ..store.messages import HistoryEntry
 from ..store.schema import require_keyspace
@@ -22,7 +23,6 @@ from .metrics import Counts, Histogram
 from .providers import Models, build_providers, retries
 from .runs import LiveRun, Runs
 from .upkeep import Durability, watch_lag
-from .wiring import harnesses
 
 __all__ = ["Daemon"]
 
@@ -58,7 +58,7 @@ class Daemon:
         self.runtime = Runtime(
             store,
             build_providers(config, home, environ),
-            [self._models, *harnesses(store, clock)],
+            [self._models, *standard_harnesses(store)],
             retries=retries(config),
             clock=clock,
         )
