@@ -281,14 +281,14 @@ def test_a_server_that_hangs_over_http_is_let_go_of_and_one_that_was_restarted_i
     async def scenario() -> None:
         old = OldServer()
         async with listening(old) as url:
-            harness = McpHarness(limits=Limits(call=0.2, close=0.1))
+            harness = McpHarness(limits=Limits(call=1.5, close=0.1))
             agent = config(McpServer(name="t", url=url))
             await harness.on_resolve_agent(agent)
             assert (await say(harness, context(agent))).text == "said 1"
             old.forgets = True
             assert (await say(harness, context(agent))).is_error
             assert (await say(harness, context(agent))).text == "said 2"
-            assert "no answer in 0.2 seconds" in (await say(harness, context(agent), "t__hang")).text
+            assert "no answer in 1.5 s" in (await say(harness, context(agent), "t__hang")).text
             assert (await say(harness, context(agent))).text == "said 3"
             await harness.close()
         assert old.goodbyes >= 2
@@ -344,7 +344,7 @@ def test_a_server_that_does_not_start_leaves_no_process(tmp_path: Path) -> None:
     async def scenario() -> None:
         script = f"echo $$ > {tmp_path}/pid; cat > /dev/null"
         silent = McpServer(name="t", command="/bin/sh", args=["-c", script])
-        harness = McpHarness(limits=Limits(connect=0.5))
+        harness = McpHarness(limits=Limits(connect=1))
         await played([harness], store=VolatileBackend(), agent=config(silent))
         await harness.close()
 
@@ -436,7 +436,7 @@ def test_a_call_that_is_never_answered_ends_with_its_server(tmp_path: Path) -> N
         harness = McpHarness(limits=Limits(call=0.3))
         scene, _ = await played([harness], call("t__hang"), store=VolatileBackend(), agent=config(server))
         [hung] = await results(scene.store)
-        assert hung == ToolOutput("the server 't' failed: no answer in 0.3 seconds", is_error=True)
+        assert hung == ToolOutput("the server 't' failed: no answer in 0.3 s", is_error=True)
         assert ended(int((tmp_path / "pid").read_text()))
         await harness.close()
 

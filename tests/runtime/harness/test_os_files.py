@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crabstore.backends.volatile import VolatileBackend
@@ -135,6 +135,7 @@ def test_a_file_is_read_in_windows_of_lines(root: Path) -> None:
     assert do(root, "read", path="f", start=11).text == "[the file ends before line 11]"
 
 
+@settings(deadline=None)
 @given(
     lines=st.lists(st.text("ab é", max_size=30), max_size=60),
     ending=st.sampled_from(["", "\n"]),

@@ -156,7 +156,7 @@ async def _end_of(watch: _Watch, seconds: float, limits: CommandLimits) -> str:
         async with asyncio.timeout(seconds):
             flooded = await asyncio.shield(watch.exited)
     except TimeoutError:
-        return f"killed after {seconds:g} seconds"
+        return f"killed after {seconds:g} s"
     return f"killed after {limits.flood} bytes of output" if flooded else ""
 
 

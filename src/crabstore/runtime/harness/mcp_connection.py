@@ -108,7 +108,7 @@ class SdkConnection:
                 await asyncio.shield(self._ready)
         except TimeoutError:
             await self._abandon()
-            raise Broken(f"no answer in {self._limits.connect:g} seconds") from None
+            raise Broken(f"no answer in {self._limits.connect:g} s") from None
         except BaseException:
             await self._abandon()
             raise
@@ -120,7 +120,7 @@ class SdkConnection:
             async with asyncio.timeout(self._limits.call):
                 return _output(await self._client.call_tool(name, arguments))
         except TimeoutError:
-            raise Broken(f"no answer in {self._limits.call:g} seconds") from None
+            raise Broken(f"no answer in {self._limits.call:g} s") from None
         except Exception as error:  # noqa: BLE001 - the SDK, its transports and the server raise what they like
             text = self._shown(error)
             if not self._of_the_server(error):

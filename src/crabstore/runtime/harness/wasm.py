@@ -190,7 +190,7 @@ class _Machine:
                 yield store
         except Trap as trap:
             if trap.trap_code == TrapCode.INTERRUPT:
-                raise BadImage(f"it took longer than {self.limits.seconds:g} seconds") from None
+                raise BadImage(f"it took longer than {self.limits.seconds:g} s") from None
             raise BadImage(f"it failed: {_first_line(trap)}") from None
         except WasmtimeError as error:
             raise BadImage(f"it failed: {_first_line(error)}") from None
