@@ -47,20 +47,23 @@ class IndexState:
         self._rows = rows
         self._cache = cache
         self._pinned: Pinned | None = None
-        self._pending: dict[bytes, bytes | None] = {}
+        self._moved: list[bytes] = []
+        self._below: list[bytes] = []
+        self._retracted = 0
         row = rows.get(b"segs")
         self.manifest = decode(Manifest, row, b"segs") if row else Manifest()
         self.sealed = self._sealed([self.read_segment(entry) for entry in self.manifest.segments])
         self.recent = Recent()
         for kind in (ALL, ONE, NEW):
-            self._pending.update(rows.scan(kind))
+            for name, value in rows.scan(kind):
+                self.note(name, value)
 
     # -- changes ------------------------------------------------------------------------------------------
 
     @property
     def unsealed(self) -> int:
-        """Recent documents, and rows that were not looked at yet."""
-        return len(self._pending) + len(self.recent.rows)
+        """Recent documents, and retractions that sealing puts down."""
+        return len(self.recent.rows) + self._retracted
 
     def read_segment(self, row: SegmentRow) -> Segment:
         """A segment that the manifest lists."""
@@ -68,33 +71,37 @@ class IndexState:
 
     def note(self, name: bytes, value: bytes | None) -> None:
         """A commit wrote this row, or removed it (None)."""
-        self._pending[name] = value
+        if name.startswith(NEW):
+            doc = name[len(NEW) :]
+            self._moved.append(doc)
+            if value is None:
+                self.recent.remove(doc)
+            else:
+                self.recent.put(doc, decode(Fresh, value, name))
+        elif value is not None and name.startswith(ONE):
+            self._moved.append(name[len(ONE) :])
+            self._retracted += 1
+        elif value is not None and name.startswith(ALL):
+            self._below.append(name[len(ALL) :])
+            self._retracted += 1
 
     def catch_up(self) -> None:
-        """Take in what was noted."""
-        if not self._pending:
-            return
-        pending, self._pending = self._pending, {}
-        replaced: list[bytes] = []
-        for name, value in pending.items():
-            if name.startswith(NEW):
-                doc = name[len(NEW) :]
-                replaced.append(doc)
-                if value is None:
-                    self.recent.remove(doc)
-                else:
-                    self.recent.put(doc, decode(Fresh, value, name))
-            elif value is not None and name.startswith(ONE):
-                replaced.append(name[len(ONE) :])
-            elif value is not None and name.startswith(ALL):
-                self.sealed.remove_below(name[len(ALL) :])
-        if replaced:
-            self.sealed.remove(replaced)
+        """Let the segments know of what was noted: many documents are looked up at the cost of one."""
+        if self._moved:
+            self.sealed.remove(self._moved)
+            self._moved = []
+        for prefix in self._below:
+            self.sealed.remove_below(prefix)
+        self._below = []
 
     def replace(self, segments: Sequence[Segment], manifest: Manifest, recent: Recent) -> None:
         """What a seal or a merge has committed."""
         self.manifest, self.recent = manifest, recent
         self.sealed = self._sealed(segments)
+
+    def retractions_recorded(self) -> None:
+        """The rows of the dead name all that were retracted."""
+        self._retracted = 0
 
     def _sealed(self, segments: Sequence[Segment]) -> Sealed:
         # The largest first: what it has sets the score that others must reach.

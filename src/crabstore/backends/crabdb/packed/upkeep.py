@@ -118,6 +118,7 @@ class Upkeep:
         )
         for old in state.segments:
             old.recorded = old.deaths
+        state.retractions_recorded()
 
     def _merge(self, segments: Sequence[Segment]) -> Iterator[None]:
         """Make one segment of these."""
