@@ -36,10 +36,12 @@ def build(daemon: Daemon, operations: Operations) -> Starlette:
     async def show_description(request: Request) -> Response:
         return reply(description)
 
-    return Starlette(
+    app = Starlette(
         routes=[Route("/openapi.json", show_description, methods=["GET"]), *operations.routes(daemon)],
         exception_handlers={HTTPException: _no_operation},
     )
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _no_operation(request: Request, error: Exception) -> Response:
