@@ -22,7 +22,7 @@ from .home import Home
 from .metrics import Counts, Histogram
 from .providers import Models, build_providers, retries
 from .runs import LiveRun, Runs
-from .upkeep import Durability, watch_lag
+from .upkeep import Durability, Turnstile, watch_lag
 
 __all__ = ["Daemon"]
 
@@ -45,6 +45,7 @@ class Daemon:
         self.closing = False
         """Whether it takes no further runs."""
         self.runs = Runs()
+        self.turnstile = Turnstile()
         self.lag = Histogram(
             "crabstore_loop_lag_seconds", "How much later than asked the event loop came back."
         )

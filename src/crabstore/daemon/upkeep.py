@@ -1,4 +1,4 @@
-"""What the daemon does by itself, beside what it is asked: durability points, and watching its own event loop."""
+"""What the daemon does by itself, beside what it is asked: durability points, and keeping its event loop fair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..runtime import Clock
 from .config import DurabilityConfig
 from .metrics import Histogram
 
-__all__ = ["Durability", "watch_lag"]
+__all__ = ["Durability", "Turnstile", "watch_lag"]
 
 _LAG_EVERY = 0.02
 """Seconds between looks at the loop: a block is seen where it lasts longer than a client would notice."""
@@ -57,6 +57,20 @@ class Durability:
         if size != self._checked:
             await self._store.checkpoint()
             self._checked = self._store.db.stats().size
+
+
+class Turnstile:
+    """Lets one request begin a turn of the event loop. Most are answered without waiting for anything: of a crowd
+    that came at once, the last would otherwise hold up every run until the first of them had been answered.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def passed(self) -> None:
+        """Return when this request may begin; in the order in which they came."""
+        async with self._turn:
+            await asyncio.sleep(0)
 
 
 async def watch_lag(lag: Histogram, clock: Clock) -> None:

@@ -119,7 +119,9 @@ def refusal(error: Exception) -> Response:
 def _endpoint(operation: Operation[Any, Any], daemon: Daemon) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
-            answer = await operation.handler(daemon, await _read(operation, request))
+            asked = await _read(operation, request)
+            await daemon.turnstile.passed()
+            answer = await operation.handler(daemon, asked)
         except EXPECTED as error:
             return refusal(error)
         except ClientDisconnect:

@@ -23,6 +23,8 @@ __all__ = ["operations"]
 
 operations = Operations()
 
+VERSION = version("crabstore")
+
 
 class Erasing(Params, frozen=True):
     """With `erase`, torn tails and damaged originals that were saved beside the store go, too."""
@@ -35,7 +37,7 @@ async def health(daemon: Daemon, ask: Ask[Nothing, Nothing]) -> Document:
     """Whether the daemon works, since when, and whether its configuration is the one in the file."""
     return {
         "status": "shutting-down" if daemon.closing else "ok",
-        "version": version("crabstore"),
+        "version": VERSION,
         "pid": os.getpid(),
         "home": str(daemon.home.path),
         "seconds": round(daemon.clock.monotonic() - daemon.began, 3),
