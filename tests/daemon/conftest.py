@@ -1,4 +1,4 @@
-"""A home for every test that wants one."""
+"""A home for every test that wants one, and a daemon that the tests of a module share."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ import pytest
 
 from crabstore.daemon.home import Home
 
-from .scene import short_home
+from .scene import Held, held, short_home
 
 
 @pytest.fixture
 def home() -> Iterator[Home]:
     with short_home() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Held]:
+    with held() as there:
+        yield there

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from crabstore.cli import main
 from crabstore.daemon.client import Client, Event, path_of
 from crabstore.daemon.home import Home
 from crabstore.daemon.serving import Serving, serving
@@ -23,17 +31,22 @@ __all__ = [
     "COMMAND",
     "SCRIPTED",
     "Daemon",
+    "Held",
     "Process",
     "configured",
     "crabstore",
     "daemon",
     "ended",
     "heard",
+    "held",
+    "here",
     "process",
     "raw",
     "short_home",
     "write_script",
 ]
+
+T = TypeVar("T")
 
 COMMAND = [sys.executable, "-c", "import sys; from crabstore.cli import main; sys.exit(main())"]
 
@@ -98,6 +111,47 @@ class Daemon:
 async def daemon(home: Home, *, tcp: bool = False) -> AsyncIterator[Daemon]:
     async with serving(home, {}, tcp=tcp) as served:
         yield Daemon(home, served, Client(home.socket))
+
+
+class Held:
+    """A daemon in this process that several tests ask, one after the other: it takes a while to begin and to end."""
+
+    def __init__(self, runner: asyncio.Runner, there: Daemon) -> None:
+        self._runner = runner
+        self.there = there
+        self.port = there.served.port or 0
+        self.token = there.home.secret()
+
+    def run(self, test: Callable[[Daemon], Awaitable[T]]) -> T:
+        """Run one test against it."""
+
+        async def run() -> T:
+            return await test(self.there)
+
+        return self._runner.run(run())
+
+
+@contextmanager
+def held(config: str = "") -> Iterator[Held]:
+    """A daemon, on a port as well, that has the agent `coder`."""
+    with short_home() as home, asyncio.Runner() as runner:
+        configured(home, SCRIPTED + config)
+        serving = daemon(home, tcp=True)
+        there = runner.run(_entered(serving))
+        try:
+            found = Held(runner, there)
+            found.run(lambda there: there.agent())
+            yield found
+        finally:
+            runner.run(_left(serving))
+
+
+async def _entered(serving: AbstractAsyncContextManager[Daemon]) -> Daemon:
+    return await serving.__aenter__()
+
+
+async def _left(serving: AbstractAsyncContextManager[Daemon]) -> None:
+    await serving.__aexit__(None, None, None)
 
 
 async def ended(events: AsyncIterator[Event]) -> Event:
@@ -173,6 +227,14 @@ def process(home: Home, **environ: str) -> Iterator[Process]:
 
 
 def crabstore(home: Home, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command on the store of this home."""
+    """Run a command on the store of this home, in a process of its own."""
     command: Sequence[str] = [*COMMAND, *words, "--store", str(home.store)]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+
+
+def here(home: Home, *words: str) -> tuple[int, str]:
+    """Run a command in this process; its exit code, and what it printed."""
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(io.StringIO()):
+        code = main([*words, "--store", str(home.store)])
+    return code, out.getvalue()

@@ -23,7 +23,7 @@ from tests.runtime.validity import require_valid
 from crabstore.daemon.client import Client, path_of
 from crabstore.daemon.home import Home
 
-from .scene import SCRIPTED, Process, configured, crabstore, ended, heard, process
+from .scene import SCRIPTED, Process, configured, ended, heard, here, process
 
 Turn = tuple[str, list[tuple[str, dict[str, str]]]]
 """What the model says, and the tools it calls."""
@@ -126,9 +126,9 @@ async def second_life(home: Home) -> None:
 
 def found(home: Home) -> None:
     """A search finds it, and the file is sound."""
-    hits = json.loads(crabstore(home, "search", "bladderwrack", "--json").stdout)["hits"]
+    hits = json.loads(here(home, "search", "bladderwrack", "--json")[1])["hits"]
     assert [hit["session"]["handle"] for hit in hits] == ["h"]
-    assert crabstore(home, "verify").returncode == 0
+    assert here(home, "verify")[0] == 0
 
 
 def start(client: Client, message: str) -> Any:

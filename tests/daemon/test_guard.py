@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
 
 from crabstore.daemon.home import Home
 
-from .scene import Daemon, configured, daemon, raw
-
-
-def over_tcp(home: Home, test: Callable[[Daemon, int, str], Awaitable[None]], config: str = "") -> None:
-    """Run a test against a daemon's port: it gets the daemon, the port and the token."""
-
-    async def run() -> None:
-        configured(home, config)
-        async with daemon(home, tcp=True) as there:
-            port = int(home.port.read_text())
-            await test(there, port, home.secret())
-
-    asyncio.run(run())
+from .scene import Daemon, Held, configured, daemon, held, raw
 
 
 def request(path: str = "/v1/health", method: str = "GET", **headers: str | None) -> bytes:
@@ -49,8 +36,10 @@ def kind(answer: bytes) -> str:
     return str(json.loads(body)["error"]["kind"])
 
 
-def test_only_the_token_opens_the_port(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_only_the_token_opens_the_port(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         for given in (
             None,
             "",
@@ -68,11 +57,13 @@ def test_only_the_token_opens_the_port(home: Home) -> None:
         assert status(await raw(port, request(authorization=f"Bearer {token}"))) == 200
         assert status(await raw(port, request(authorization=f"bearer  {token}"))) == 200
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
-def test_no_path_is_told_of_without_the_token(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_no_path_is_told_of_without_the_token(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         for path in (
             "/",
             "/openapi.json",
@@ -85,7 +76,7 @@ def test_no_path_is_told_of_without_the_token(home: Home) -> None:
         ):
             assert status(await raw(port, request(path))) == 401, path
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
 @pytest.mark.parametrize(
@@ -101,24 +92,30 @@ def test_no_path_is_told_of_without_the_token(home: Home) -> None:
         "a:b",
     ],
 )
-def test_a_rebound_host_name_is_refused_even_with_the_token(home: Home, host: str) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_a_rebound_host_name_is_refused_even_with_the_token(shared: Held, host: str) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         answer = await raw(port, request(host=host, authorization=f"Bearer {token}"))
         assert (status(answer), kind(answer)) == (403, "bad-host")
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
-def test_the_names_of_this_machine_are_let_in_with_any_port(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_the_names_of_this_machine_are_let_in_with_any_port(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         for host in ("127.0.0.1", f"127.0.0.1:{port}", f"LOCALHOST:{port}", "[::1]:1", "[::1]"):
             assert status(await raw(port, request(host=host, authorization=f"Bearer {token}"))) == 200, host
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
-def test_a_web_page_is_refused_even_with_the_token(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_a_web_page_is_refused_even_with_the_token(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         own = f"127.0.0.1:{port}"
         pages: list[dict[str, str]] = [
             {"origin": "https://evil.example"},
@@ -134,31 +131,36 @@ def test_a_web_page_is_refused_even_with_the_token(home: Home) -> None:
         same = request(host=own, origin=f"http://{own}", authorization=f"Bearer {token}")
         assert status(await raw(port, same)) == 200
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
-def test_a_preflight_is_answered_with_no_permission(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_a_preflight_is_answered_with_no_permission(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         asked = {"origin": "https://evil.example", "access_control_request_method": "POST"}
         answer = await raw(port, request("/v1/agents", "OPTIONS", **asked))
         assert status(answer) == 403 and b"access-control" not in answer.lower()
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
-def test_a_form_that_a_page_could_send_is_no_request(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_a_form_that_a_page_could_send_is_no_request(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         body = b'{"name": "a"}'
         for media in ("text/plain", "application/x-www-form-urlencoded", None):
             sent = sending(body, content_type=media, authorization=f"Bearer {token}")
             answer = await raw(port, sent)
             assert (status(answer), kind(answer)) == (415, "bad-content-type")
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
-def test_a_body_that_is_too_large_is_refused_however_it_is_announced(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_a_body_that_is_too_large_is_refused_however_it_is_announced() -> None:
+    async def test(there: Daemon) -> None:
+        port, token = int(there.home.port.read_text()), there.home.secret()
         known = {"authorization": f"Bearer {token}", "content_type": "application/json"}
         announced = sending(b"", **{**known, "content_length": "2049"})
         assert kind(await raw(port, announced)) == "too-large"
@@ -168,15 +170,18 @@ def test_a_body_that_is_too_large_is_refused_however_it_is_announced(home: Home)
         )
         answer = await raw(port, head + chunk * 3 + b"0\r\n\r\n")
         assert (status(answer), kind(answer)) == (413, "too-large")
-        exact = b'{"name":"a","description":"' + b"x" * (2048 - 29) + b'"}'
+        exact = b'{"name":"b","description":"' + b"x" * (2048 - 29) + b'"}'
         assert len(exact) == 2048
         assert status(await raw(port, sending(exact, **known))) == 200
 
-    over_tcp(home, test, "[server]\nmax_body = 2048\n")
+    with held("[server]\nmax_body = 2048\n") as there:
+        there.run(test)
 
 
-def test_bytes_that_are_no_http_end_their_connection_and_nothing_else(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_bytes_that_are_no_http_end_their_connection_and_nothing_else(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         for data in (
             b"\x00\x01\x02\r\n\r\n",
             b"GET\r\n\r\n",
@@ -189,11 +194,13 @@ def test_bytes_that_are_no_http_end_their_connection_and_nothing_else(home: Home
         assert status(await raw(port, twice)) == 400
         assert status(await raw(port, request(authorization=f"Bearer {token}"))) == 200
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
-def test_a_client_that_sends_slowly_holds_up_nobody(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_a_client_that_sends_slowly_holds_up_nobody(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
         for _, writer in slow:
             writer.write(b"POST /v1/agents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-le")
@@ -202,26 +209,30 @@ def test_a_client_that_sends_slowly_holds_up_nobody(home: Home) -> None:
         for _, writer in slow:
             writer.close()
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
-def test_the_socket_is_its_owners_alone_and_asks_for_no_token(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
-        assert home.socket.stat().st_mode & 0o777 == 0o600
+def test_the_socket_is_its_owners_alone_and_asks_for_no_token(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
+        assert there.home.socket.stat().st_mode & 0o777 == 0o600
         assert (await there.client.ask("GET", "/v1/health"))["status"] == "ok"
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
-def test_the_port_takes_no_raw_commits(home: Home) -> None:
-    async def test(there: Daemon, port: int, token: str) -> None:
+def test_the_port_takes_no_raw_commits(shared: Held) -> None:
+    port, token = shared.port, shared.token
+
+    async def test(there: Daemon) -> None:
         body = b'{"expected":[],"writes":[],"added":[]}'
         known = {"authorization": f"Bearer {token}", "content_type": "application/json"}
         answer = await raw(port, sending(body, "/v1/store/commit", **known))
         assert (status(answer), kind(answer)) == (404, "no-such-path")
         assert await there.client.ask("POST", "/v1/store/commit", json.loads(body)) == {"conflict": None}
 
-    over_tcp(home, test)
+    shared.run(test)
 
 
 def test_without_tcp_there_is_no_port(home: Home) -> None:

@@ -19,7 +19,7 @@ from crabstore.daemon.api.operations import Operations
 from crabstore.daemon.client import path_of
 from crabstore.daemon.home import Home
 
-from .scene import Daemon, configured, daemon, ended, heard
+from .scene import Daemon, Held, configured, daemon, ended, heard
 
 SKILL = "---\nname: deploy-app\ndescription: How we deploy.\n---\nPush, then watch.\n"
 
@@ -41,7 +41,7 @@ async def refused(there: Daemon, method: str, path: str, body: object = None) ->
 
 
 @pytest.mark.parametrize("operations", [OPERATIONS, LOCAL])
-def test_the_description_is_of_the_routes_that_there_are(home: Home, operations: Operations) -> None:
+def test_the_description_is_of_the_routes_that_there_are(shared: Held, operations: Operations) -> None:
     async def test(there: Daemon) -> None:
         app = build(there.served.daemon, operations)
         routes = {
@@ -54,10 +54,10 @@ def test_the_description_is_of_the_routes_that_there_are(home: Home, operations:
         described = {(method, path) for path, members in paths.items() for method in members}
         assert described == routes - {("get", "/openapi.json")}
 
-    with_daemon(home, test)
+    shared.run(test)
 
 
-def test_the_description_names_parameters_and_bodies_and_refers_to_nothing_missing(home: Home) -> None:
+def test_the_description_names_parameters_and_bodies_and_refers_to_nothing_missing(shared: Held) -> None:
     async def test(there: Daemon) -> None:
         page: Any = await there.client.ask("GET", "/openapi.json")
         run = page["paths"]["/v1/sessions/{handle}/runs"]["post"]
@@ -71,7 +71,7 @@ def test_the_description_names_parameters_and_bodies_and_refers_to_nothing_missi
         for ref in references(page):
             assert ref.removeprefix("#/components/schemas/") in page["components"]["schemas"]
 
-    with_daemon(home, test)
+    shared.run(test)
 
 
 def references(value: Any) -> list[str]:
@@ -184,24 +184,23 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_a_name_and_never_a_path(home: Home, name: str) -> None:
+def test_a_name_is_a_name_and_never_a_path(shared: Held, name: str) -> None:
     async def test(there: Daemon) -> None:
-        await there.agent()
         handle: Any = await there.client.ask("POST", "/v1/sessions", {"handle": name, "agent": "coder"})
         assert handle["session"]["handle"] == name
         await ended(there.run(name, "crab"))
         assert len(await there.messages(name)) == 2
         shown: Any = await there.client.ask("GET", path_of("sessions", name))
         assert shown["session"]["handle"] == name
-        before = sorted(path.name for path in home.path.parent.rglob("*"))
+        before = sorted(path.name for path in there.home.path.parent.rglob("*"))
         if name != "\x00":
             await there.client.ask("PUT", path_of("memory", name), {"content": "crab"})
             entry: Any = await there.client.ask("GET", path_of("memory", name))
             assert entry["entry"]["name"] == name
-        assert sorted(path.name for path in home.path.parent.rglob("*")) == before
+        assert sorted(path.name for path in there.home.path.parent.rglob("*")) == before
         await there.client.ask("DELETE", path_of("sessions", name))
 
-    with_daemon(home, test)
+    shared.run(test)
 
 
 @pytest.mark.parametrize(
@@ -235,32 +234,23 @@ def test_a_name_is_a_name_and_never_a_path(home: Home, name: str) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_by_kind(
-    home: Home, method: str, path: str, body: object, kind: str
+    shared: Held, method: str, path: str, body: object, kind: str
 ) -> None:
     async def test(there: Daemon) -> None:
         failure = await refused(there, method, path, body)
         assert failure.kind == kind and failure.message
 
-    with_daemon(home, test)
+    shared.run(test)
 
 
-def test_any_query_finds_or_finds_nothing(home: Home) -> None:
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.text(max_size=40))
-    def any_query(text: str) -> None:
-        assert loop.run_until_complete(asked(text))["complete"] is True
-
-    async def asked(text: str) -> Any:
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(max_size=40))
+def test_any_query_finds_or_finds_nothing(shared: Held, text: str) -> None:
+    async def test(there: Daemon) -> Any:
         query = quote(text.encode("utf-8", errors="replace"), safe="")
         return await there.client.ask("GET", f"/v1/search?q={query}")
 
-    configured(home)
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        serving = daemon(home)
-        there = loop.run_until_complete(serving.__aenter__())
-        any_query()
-        loop.run_until_complete(serving.__aexit__(None, None, None))
+    assert shared.run(test)["complete"] is True
 
 
 def test_health_and_metrics_tell_what_goes_on(home: Home) -> None:

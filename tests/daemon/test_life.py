@@ -19,7 +19,7 @@ from crabstore.daemon.home import Home
 from crabstore.daemon.serving import serving
 from crabstore.runtime import Clock
 
-from .scene import SCRIPTED, configured, crabstore, daemon, ended, heard, process, write_script
+from .scene import SCRIPTED, configured, crabstore, daemon, ended, heard, here, process, write_script
 
 
 def test_a_daemon_says_where_it_serves_and_leaves_nothing_behind(home: Home) -> None:
@@ -83,7 +83,7 @@ def test_a_home_that_is_too_deep_for_a_socket_says_so(home: Home) -> None:
 def test_sigterm_lets_runs_end_and_the_answer_reaches_its_client(home: Home) -> None:
     configured(home, SCRIPTED, {"text": "Working", "pause": 0.3})
     with process(home) as there:
-        crabstore(home, "agents", "add", "coder")
+        here(home, "agents", "add", "coder")
 
         async def run() -> Any:
             client = Client(home.socket)
@@ -95,7 +95,7 @@ def test_sigterm_lets_runs_end_and_the_answer_reaches_its_client(home: Home) -> 
 
         assert asyncio.run(run()).data["stop_reason"] == "end_turn"
         assert there.popen.wait(timeout=30) == 0
-    assert "Working" in crabstore(home, "sessions", "show", "h").stdout
+    assert "Working" in here(home, "sessions", "show", "h")[1]
 
 
 @pytest.mark.parametrize("grace", ["grace = 0", "grace = 600"])
@@ -104,7 +104,7 @@ def test_what_does_not_end_by_itself_is_cancelled_after_the_grace_or_a_second_si
 ) -> None:
     configured(home, f"{SCRIPTED}\n[server]\n{grace}\n", {"text": "Half", "wait": "never"})
     with process(home) as there:
-        crabstore(home, "agents", "add", "coder")
+        here(home, "agents", "add", "coder")
 
         async def run() -> Any:
             client = Client(home.socket)
@@ -123,23 +123,23 @@ def test_what_does_not_end_by_itself_is_cancelled_after_the_grace_or_a_second_si
 
         assert asyncio.run(run()).data["stop_reason"] == "cancelled"
         assert there.popen.wait(timeout=30) == 0
-    shown = crabstore(home, "sessions", "show", "h").stdout
-    assert "Half" in shown and crabstore(home, "verify").returncode == 0
+    shown = here(home, "sessions", "show", "h")[1]
+    assert "Half" in shown and here(home, "verify")[0] == 0
 
 
 def test_sighup_reads_the_configuration_and_a_bad_one_changes_nothing(home: Home) -> None:
     configured(home, SCRIPTED, {"text": "first"})
     with process(home) as there:
-        crabstore(home, "agents", "add", "coder")
-        assert crabstore(home, "run", "hi", "--agent", "coder").stdout == "first\n"
+        here(home, "agents", "add", "coder")
+        assert here(home, "run", "hi", "--agent", "coder") == (0, "first\n")
         write_script(home, {"text": "second"})
         home.config.write_text("modle = 1")
         health = asyncio.run(after_reload(home, there.popen.pid, lambda health: health["config_error"]))
         assert "'model'" in health["config_error"]
-        assert crabstore(home, "run", "hi", "--agent", "coder").stdout == "first\n"
+        assert here(home, "run", "hi", "--agent", "coder") == (0, "first\n")
         home.config.write_text(SCRIPTED)
         asyncio.run(after_reload(home, there.popen.pid, lambda health: not health["config_error"]))
-        assert crabstore(home, "run", "hi", "--agent", "coder").stdout == "second\n"
+        assert here(home, "run", "hi", "--agent", "coder") == (0, "second\n")
 
 
 async def after_reload(home: Home, pid: int, seen: Any) -> Any:
@@ -235,7 +235,7 @@ def test_a_provider_that_cannot_be_built_stops_the_start_before_the_store_is_mad
 
 def test_two_commands_that_start_at_once_without_a_daemon_both_get_their_answer(home: Home) -> None:
     configured(home)
-    crabstore(home, "agents", "add", "coder")
+    here(home, "agents", "add", "coder")
     done: list[str] = []
     threads = [
         threading.Thread(target=lambda: done.append(crabstore(home, "run", "hi", "--agent", "coder").stdout))

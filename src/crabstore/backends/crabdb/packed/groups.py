@@ -34,11 +34,12 @@ class GroupTable:
         """Live documents in each group."""
         self.lengths = np.zeros(len(self.hashes), np.int64)
         """Terms in them."""
-        if len(self._starts):
-            living = np.concatenate([segment.alive for segment in segments]).astype(np.int64)
-            lengths = np.concatenate([segment.lengths for segment in segments]) * living
-            np.add.at(self.docs, self._places, np.add.reduceat(living, self._starts))
-            np.add.at(self.lengths, self._places, np.add.reduceat(lengths, self._starts))
+        np.add.at(self.docs, self._places, self._ends - self._starts)
+        sums = [segment.groups.lengths.astype(np.int64) for segment in segments]
+        np.add.at(self.lengths, self._places, np.concatenate([np.empty(0, np.int64), *sums]))
+        for segment, start in zip(segments, starts, strict=False):
+            if segment.deaths:
+                self.bury(start + np.flatnonzero(~segment.alive), segment.dead_lengths())
 
     def runs(self, asked: Bools) -> tuple[Ints, Ints]:
         """Where the runs of documents of the groups that are `asked` for start and end."""

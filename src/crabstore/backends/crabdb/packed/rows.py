@@ -56,6 +56,8 @@ class SegmentRow(Record):
     id: int
     docs: int
     """Documents, dead ones included."""
+    length: int
+    """Terms in them, repetitions included."""
     postings: int
     """How much work merging it is."""
     attrs: list[str]

@@ -40,9 +40,7 @@ class Sealed:
         self._deaths = sum(segment.deaths for segment in segments)
         self.living = self.docs - self._deaths
         """Documents that are not dead."""
-        self.length = sum(
-            int(np.dot(segment.lengths.astype(np.int64), segment.alive)) for segment in segments
-        )
+        self.length = sum(segment.row.length - int(segment.dead_lengths().sum()) for segment in segments)
         """Terms in these."""
 
     @property

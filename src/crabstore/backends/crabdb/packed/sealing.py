@@ -34,13 +34,13 @@ def seal(recent: Mapping[bytes, Fresh], writer: SegmentWriter) -> Iterator[list[
     keys = sorted(recent)
     docs = [recent[key] for key in keys]
     writer.add_keys(keys)
-    writer.end_keys(
-        key_hashes(keys), *group_runs(group_of(key, doc.group) for key, doc in zip(keys, docs, strict=True))
-    )
+    writer.end_keys(key_hashes(keys))
     yield writer.take()
     lengths = np.array([sum(doc.terms.values()) for doc in docs], np.int64)
     weights, codes = np.unique(np.array([doc.weight for doc in docs], np.float64), return_inverse=True)
     writer.add_docs(lengths, weights, codes)
+    runs = group_runs(group_of(key, doc.group) for key, doc in zip(keys, docs, strict=True))
+    writer.add_groups(*runs, lengths)
     for name in sorted({name for doc in docs for name in doc.attrs}):
         writer.add_values(name, [doc.attrs.get(name) for doc in docs])
         yield writer.take()
@@ -119,8 +119,7 @@ class Merge:
         for segment, old, new in parts:
             hashes[new] = segment.key_hashes()[old]
             groups[new] = segment.groups.by_document(segment.docs)[old]
-        starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] + np.uint64(1)))
-        self._writer.end_keys(hashes, starts, groups[starts])
+        self._writer.end_keys(hashes)
         yield self._writer.take()
         lengths, codes = np.zeros(count, np.int64), np.zeros(count, np.int64)
         weights: Floats = np.unique(np.concatenate([segment.weight_codes[0] for segment in self._segments]))
@@ -129,6 +128,8 @@ class Merge:
             table, own = segment.weight_codes
             codes[new] = np.searchsorted(weights, table)[own[old]]
         self._writer.add_docs(lengths, weights, codes)
+        starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] + np.uint64(1)))
+        self._writer.add_groups(starts, groups[starts], lengths)
         yield self._writer.take()
         for name in sorted({name for segment in self._segments for name in segment.row.attrs}):
             columns = [(segment.column(name), old, new) for segment, old, new in parts]

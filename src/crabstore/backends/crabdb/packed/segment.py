@@ -41,6 +41,8 @@ class Groups:
 
     starts: Ints
     hashes: Numbers
+    lengths: Numbers
+    """Terms in each, those of dead documents included."""
 
     def sizes(self, docs: int) -> Ints:
         """Documents in each."""
@@ -85,6 +87,12 @@ class Segment:
         """The distinct weights, and which of them each document has."""
         return self._docs[1:]
 
+    def dead_lengths(self) -> Ints:
+        """Terms in each dead document."""
+        if not self.deaths:
+            return np.empty(0, np.int64)
+        return self.lengths[~self.alive].astype(np.int64)
+
     @property
     def unrecorded(self) -> bool:
         """Whether documents have died that its row of the dead does not name."""
@@ -101,7 +109,7 @@ class Segment:
     def groups(self) -> Groups:
         """The groups of its documents."""
         reader = self._read(b"groups")
-        return Groups(reader.numbers().astype(np.int64), reader.numbers())
+        return Groups(reader.numbers().astype(np.int64), reader.numbers(), reader.numbers())
 
     def column(self, name: str) -> Column | None:
         """The values of one attribute; None if no document has it."""

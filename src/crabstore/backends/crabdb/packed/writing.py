@@ -34,6 +34,7 @@ class SegmentWriter:
         self._waiting = 0
         self._firsts: list[bytes] = []
         self._postings = 0
+        self._length = 0
 
     def take(self) -> list[Row]:
         """The rows that were made since the last call."""
@@ -47,18 +48,23 @@ class SegmentWriter:
         while len(self._keys) >= KEYS:
             self._put_keys()
 
-    def end_keys(self, hashes: Numbers, starts: Ints, groups: Numbers) -> None:
-        """There are no more documents: the hash of each key, and where groups start with the hash of each."""
+    def end_keys(self, hashes: Numbers) -> None:
+        """There are no more documents: the hash of each key."""
         if self._keys:
             self._put_keys()
         order = np.argsort(hashes, kind="stable")
         self._put(b"hash", pack_array(hashes[order]) + pack_array(narrowed(order)))
-        self._put(b"groups", pack_array(narrowed(starts)) + pack_array(groups))
 
     def add_docs(self, lengths: Ints, weights: Floats, codes: Ints) -> None:
         """The length of each document, the distinct weights, and which of them each document has."""
+        self._length = int(lengths.sum())
         packed = (narrowed(lengths), weights.astype("<f8"), narrowed(codes))
         self._put(b"docs", b"".join(map(pack_array, packed)))
+
+    def add_groups(self, starts: Ints, hashes: Numbers, lengths: Ints) -> None:
+        """Where groups start, the hash of each, and the length of each document."""
+        sums = np.add.reduceat(lengths, starts) if len(starts) else lengths[:0]
+        self._put(b"groups", b"".join(map(pack_array, (narrowed(starts), hashes, narrowed(sums)))))
 
     def add_column(self, name: str, packed: bytes) -> None:
         """The values of one attribute."""
@@ -86,7 +92,9 @@ class SegmentWriter:
         if self._pending:
             self._put_blocks(blocks(joined(self._pending)))
         self._put(b"terms", pack_strings(self._firsts))
-        return SegmentRow(id=self.number, docs=self.docs, postings=self._postings, attrs=self._attrs)
+        return SegmentRow(
+            id=self.number, docs=self.docs, length=self._length, postings=self._postings, attrs=self._attrs
+        )
 
     def _put_keys(self) -> None:
         block = (self.docs - len(self._keys)) // KEYS
