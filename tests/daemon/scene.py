@@ -114,7 +114,7 @@ async def daemon(home: Home, *, tcp: bool = False) -> AsyncIterator[Daemon]:
 
 
 class Held:
-    """A daemon in this process that several tests ask, one after the other: it takes a while to begin and to end."""
+    """A daemon in this process that several tests ask, one after the other, since it takes a while to begin."""
 
     def __init__(self, runner: asyncio.Runner, there: Daemon) -> None:
         self._runner = runner

@@ -61,7 +61,7 @@ def test_only_the_token_opens_the_port(shared: Held) -> None:
 
 
 def test_no_path_is_told_of_without_the_token(shared: Held) -> None:
-    port, token = shared.port, shared.token
+    port = shared.port
 
     async def test(there: Daemon) -> None:
         for path in (
@@ -135,7 +135,7 @@ def test_a_web_page_is_refused_even_with_the_token(shared: Held) -> None:
 
 
 def test_a_preflight_is_answered_with_no_permission(shared: Held) -> None:
-    port, token = shared.port, shared.token
+    port = shared.port
 
     async def test(there: Daemon) -> None:
         asked = {"origin": "https://evil.example", "access_control_request_method": "POST"}
@@ -213,8 +213,6 @@ def test_a_client_that_sends_slowly_holds_up_nobody(shared: Held) -> None:
 
 
 def test_the_socket_is_its_owners_alone_and_asks_for_no_token(shared: Held) -> None:
-    port, token = shared.port, shared.token
-
     async def test(there: Daemon) -> None:
         assert there.home.socket.stat().st_mode & 0o777 == 0o600
         assert (await there.client.ask("GET", "/v1/health"))["status"] == "ok"
