@@ -33,6 +33,7 @@ from .text import (
     passes,
     require_limit,
     require_query,
+    require_weight,
 )
 
 __all__ = ["DocRecord", "KeyedText"]
@@ -93,6 +94,7 @@ class KeyedText(TextSearch):
         attrs: Attrs | None = None,
         group: int = 0,
     ) -> None:
+        require_weight(weight)
         await self.conform(batch)
         await self.drop(batch, ix, key)
         counts = Counter(tokens(text))

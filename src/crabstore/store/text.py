@@ -7,6 +7,7 @@ engine that ranks text itself gives the same hits with the same scores, to the l
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +35,7 @@ __all__ = [
     "passes",
     "require_limit",
     "require_query",
+    "require_weight",
 ]
 
 Attrs = Mapping[str, str]
@@ -154,10 +156,11 @@ class TextSearch(ABC):
     ) -> None:
         """Stage the document `key` into `batch`, replacing what was indexed under it.
 
-        `weight` multiplies its scores. A text without a term is no document. Documents whose keys share their
-        first `group` parts (the realm not counted) are one group, 0 puts it in none; the number is the same
-        for every document of an index. The batch is to be committed by `KVStorage.transact`: it presupposes
-        what it read, and a concurrent change of the same group is a Conflict.
+        `weight`, finite and from 0, multiplies its scores. A text without a term is no document. Documents
+        whose keys share their first `group` parts (the realm not counted) are one group, 0 puts it in none; the
+        number is the same for every document of an index. The batch is to be committed by
+        `KVStorage.transact`: it presupposes what it read, and a concurrent change of the same group is a
+        Conflict.
         """
 
     @abstractmethod
@@ -243,6 +246,13 @@ def require_query(query: str) -> str:
     if not isinstance(query, str):
         raise InvalidArgument("query", query, "must be text")
     return query
+
+
+def require_weight(weight: float) -> float:
+    """`weight`, or InvalidArgument unless it is a finite number, not negative."""
+    if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+        raise InvalidArgument("weight", weight, "must be a finite number, not negative")
+    return weight
 
 
 def require_limit(limit: int) -> int:

@@ -144,10 +144,7 @@ class CrabBackend(Backend):
         whether anything may have changed. Nothing refreshes by itself, so that what one piece of work reads is
         of one moment. Raises what `CrabDB.refresh` raises.
         """
-        changed = await asyncio.to_thread(self.db.refresh)
-        if changed and self._packed is not None:
-            self._packed.reload()
-        return changed
+        return await self.text.refreshed(self.db.refresh)
 
     async def erase(self) -> tuple[Path, ...]:
         """Leave nothing on the medium of what was deleted, in the text index, the file and what recovery set

@@ -244,7 +244,12 @@ class TextContract(Contract):
             await agrees(store, IX, model, query, {}, limit=99)
 
     @case
-    async def test_a_negative_limit_and_a_query_that_is_no_text_are_refused(self, store: Backend) -> None:
+    async def test_a_negative_limit_a_weight_that_is_none_and_a_query_that_is_no_text_are_refused(
+        self, store: Backend
+    ) -> None:
+        key = store.key("doc", "a", "1")
+        for weight in (-1.0, float("nan"), float("inf")):
+            await raises(InvalidArgument, store.text.index, store.batch(), IX, key, "crab", weight=weight)
         await raises(InvalidArgument, store.text.search, IX, "crab", -1)
         await raises(InvalidArgument, store.text.search, IX, b"crab", 1)  # type: ignore[arg-type]
         await raises(InvalidArgument, store.text.rank, "crab", [Scale(IX)], -1)

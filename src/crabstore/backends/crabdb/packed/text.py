@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,7 +19,17 @@ from ....store.batch import Batch, Column, Slot
 from ....store.bm25 import Analysis, Bm25, Term, query_terms, tokens
 from ....store.kv import KVStorage
 from ....store.records import encode
-from ....store.text import Attrs, GroupHits, Hits, Scale, TextSearch, Where, require_limit, require_query
+from ....store.text import (
+    Attrs,
+    GroupHits,
+    Hits,
+    Scale,
+    TextSearch,
+    Where,
+    require_limit,
+    require_query,
+    require_weight,
+)
 from .cache import Cache
 from .ranking import GroupScores, Query, best_documents, best_groups
 from .rows import ALL, NEW, ONE, Fresh
@@ -47,6 +57,9 @@ class PackedText(TextSearch):
         self._cache = Cache(_CACHED)
         self._indexes: dict[bytes, _Index] = {}
         self._task: asyncio.Task[None] | None = None
+        self._rewritten = False
+        """Whether a commit wrote rows that only the index itself writes: somebody builds it anew."""
+        self._view = asyncio.Lock()  # whoever has it sees the store as of one commit
         self.trouble: CrabDBError | None = None
         """What stopped the last work on an index, which is tried again after the next commit."""
 
@@ -63,6 +76,7 @@ class PackedText(TextSearch):
         attrs: Attrs | None = None,
         group: int = 0,
     ) -> None:
+        require_weight(weight)
         await self.conform(batch)
         terms = Counter(tokens(text))
         if not terms:
@@ -94,19 +108,21 @@ class PackedText(TextSearch):
     async def search(self, ix: str, query: str, limit: int, where: Where | None = None) -> Hits:
         terms = query_terms(require_query(query))
         require_limit(limit)
-        await self._read_ahead(ix, terms)
-        return best_documents(self._query(ix, terms, where), limit, self._realm)
+        async with self._view:
+            await self._read_ahead(ix, terms)
+            return best_documents(self._query(ix, terms, where), limit, self._realm)
 
     async def rank(
         self, query: str, scales: Sequence[Scale], limit: int, where: Where | None = None
     ) -> GroupHits:
         terms = query_terms(require_query(query))
         require_limit(limit)
-        for scale in scales:
-            await self._read_ahead(scale.ix, terms)
-        # From here on nothing else runs, so all indexes are as of one moment.
-        scores = [GroupScores(self._query(scale.ix, terms, where), scale) for scale in scales]
-        return best_groups(scores, limit, self._realm)
+        async with self._view:
+            for scale in scales:
+                await self._read_ahead(scale.ix, terms)
+            # From here on nothing else runs, so all indexes are as of one moment.
+            scores = [GroupScores(self._query(scale.ix, terms, where), scale) for scale in scales]
+            return best_groups(scores, limit, self._realm)
 
     async def _read_ahead(self, ix: str, terms: Sequence[Term]) -> None:
         """Have the postings at hand. What is read for the first time takes milliseconds: others run between."""
@@ -128,11 +144,18 @@ class PackedText(TextSearch):
         for (col, key), value in writes.items():
             if col is Column.TEXT and key.startswith(self._root):
                 ix, _, name = key[len(self._root) :].partition(b"/")
-                if ix in self._indexes:
+                if not name.startswith((NEW, ONE, ALL)):
+                    self._rewritten = True
+                elif ix in self._indexes:
                     self._indexes[ix].state.note(name, value)
 
     async def keep_up(self) -> None:
         """Have a task seal and merge what is due; wait for it if it has fallen behind."""
+        if self._rewritten:
+            self._rewritten = False
+            self._conforms = False
+            await self.stop()
+            self._indexes.clear()
         due = [index.upkeep for index in self._indexes.values() if index.upkeep.seal_due]
         if not due:
             return
@@ -158,13 +181,17 @@ class PackedText(TextSearch):
             with suppress(asyncio.CancelledError):
                 await task
 
-    def reload(self) -> None:
-        """The store shows another commit than before: read everything anew."""
-        self._indexes.clear()
+    async def refreshed(self, refresh: Callable[[], bool]) -> bool:
+        """Let `refresh` show another commit of the store, in a thread, and read everything anew if it does."""
+        async with self._view:
+            changed = await asyncio.to_thread(refresh)
+            if changed:
+                self._indexes.clear()
+            return changed
 
     async def clear(self) -> None:
         await self.stop()
-        self.reload()
+        self._indexes.clear()
         await self._kv.delete_prefix(Column.TEXT, self._root)
 
     async def _work(self) -> None:
