@@ -96,8 +96,7 @@ class DaemonStore(HeldStore):
         if not batch and not batch.expected:
             return
         answer = await self._client.ask("POST", "/v1/store/commit", Commit.of(batch))
-        if await self._file.refresh():
-            self.text.reload()
+        await self.text.refreshed(self._file.db.refresh)
         if conflict := answer.get("conflict"):
             raise await self._conflict(batch, conflict)
 
