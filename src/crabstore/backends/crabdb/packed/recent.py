@@ -40,7 +40,7 @@ class Recent:
         self._alive = bytearray()
         self._groups: list[int] = []
         self._words: list[str] = []
-        self._postings: dict[str, tuple[array[int], array[int]]] = {}
+        self._postings: dict[str, list[int]] = {}
         self._answers: dict[tuple[Term, Analysis], PostingList | None] = {}
 
     def put(self, doc: bytes, fresh: Fresh) -> None:
@@ -83,13 +83,14 @@ class Recent:
         self._weights.append(fresh.weight)
         self._alive.append(1)
         self._groups.append(group_hash(group_of(doc, fresh.group)))
-        for term, tf in fresh.terms.items():
-            found = self._postings.get(term)
-            if found is None:
-                found = self._postings[term] = (array("I"), array("Q"))
-                self._words.append(term)
-            found[0].append(ordinal)
-            found[1].append(tf)
+        postings, words = self._postings, self._words
+        for term in fresh.terms:
+            held = postings.get(term)
+            if held is None:
+                postings[term] = [ordinal]
+                words.append(term)
+            else:
+                held.append(ordinal)
 
     # -- what the sealed documents answer, too; after `catch_up` ------------------------------------------
 
@@ -145,15 +146,17 @@ class Recent:
         return self._answers[asked]
 
     def _find(self, term: Term, analysis: Analysis) -> PostingList | None:
-        frequencies = np.zeros(self.docs, np.int64)
+        frequencies: dict[int, int] = {}
         for word in self._meant(term, analysis):
-            docs, tfs = self._postings[word]
-            frequencies[np.array(docs)] += np.array(tfs, np.int64)
-        frequencies[~self.alive] = 0
-        found = np.flatnonzero(frequencies)
-        if not len(found):
+            for ordinal in self._postings[word]:
+                if self._alive[ordinal]:
+                    frequency = self._fresh[ordinal].terms[word]
+                    frequencies[ordinal] = frequencies.get(ordinal, 0) + frequency
+        if not frequencies:
             return None
-        return PostingList(found.astype(np.uint32), narrowed(frequencies[found]))
+        docs = sorted(frequencies)
+        tfs = np.array([frequencies[ordinal] for ordinal in docs], np.int64)
+        return PostingList(np.array(docs, np.uint32), narrowed(tfs))
 
     def _meant(self, term: Term, analysis: Analysis) -> Iterator[str]:
         for prefix in term.lookups(analysis):
