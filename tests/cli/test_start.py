@@ -24,6 +24,9 @@ sys.exit(code)
 OF_OTHERS = {"crabstore.importers", "rich.progress", "ulid", "yaml"}
 """What importing, progress of long work, making an agent and storing a skill need."""
 
+OF_DAEMONS = {"crabstore.daemon.client", "crabstore.runtime", "h11", "starlette", "uvicorn"}
+"""What serving, and talking to who serves, need."""
+
 
 def modules(*words: object) -> set[str]:
     """What a process of the command has imported at its end."""
@@ -36,7 +39,11 @@ def modules(*words: object) -> set[str]:
     "words", [("search", "deploy"), ("search", "deploy", "--json"), ("sessions", "list")]
 )
 def test_reading_imports_nothing_that_writing_needs(words: tuple[str, ...], filled: Path) -> None:
-    assert not modules(*words, "--store", filled) & OF_OTHERS
+    assert not modules(*words, "--store", filled) & (OF_OTHERS | OF_DAEMONS)
+
+
+def test_writing_where_no_daemon_serves_imports_nothing_of_one(tmp_path: Path) -> None:
+    assert not modules("memory", "add", "a", "b", "--store", tmp_path / "store.crmem") & OF_DAEMONS
 
 
 def test_a_command_imports_no_other_command(filled: Path) -> None:

@@ -41,11 +41,9 @@ async def _chat(call: Call, agent: str, session: str) -> None:
     loop = asyncio.get_running_loop()
     async with talking(call) as door:
         talk = _Chat(call, door, agent, session)
+        # It stays to the end: a second Ctrl-C must not cut off what the daemon in this process still has to write.
         loop.add_signal_handler(signal.SIGINT, talk.interrupt)
-        try:
-            await talk.go_on()
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)
+        await talk.go_on()
 
 
 class _Chat:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import crabdb
@@ -57,13 +57,14 @@ class Door:
                 await _wait_or_raise(error)
         return await self._client.ask(method, path, body)
 
-    async def stream(self, method: str, path: str, body: object = None) -> AsyncIterator[Event]:
+    async def stream(self, method: str, path: str, body: object = None) -> AsyncGenerator[Event, None]:
         """As `Client.stream`."""
         for _ in range(_TRIES):
             await self._open()
             try:
-                async for event in self._client.stream(method, path, body):
-                    yield event
+                async with aclosing(self._client.stream(method, path, body)) as events:
+                    async for event in events:
+                        yield event
             except Refusal as error:
                 await _wait_or_raise(error)
             else:

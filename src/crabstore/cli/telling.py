@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,8 +49,12 @@ class Telling:
     _open: bool = field(default=False, init=False)
     """Whether the line on stdout has not ended."""
 
-    async def follow(self, events: AsyncIterator[Event]) -> Ended:
+    async def follow(self, events: AsyncGenerator[Event, None]) -> Ended:
         """Tell a run to its end. Raises the Refusal that it failed with."""
+        async with aclosing(events):
+            return await self._follow(events)
+
+    async def _follow(self, events: AsyncGenerator[Event, None]) -> Ended:
         async for event in events:
             if event.kind == "result":
                 self._end_line()
@@ -101,7 +106,7 @@ async def opened_session(door: Door, agent: str, message: str) -> str:
     return str(session["handle"])
 
 
-def start(door: Door, handle: str, message: str) -> AsyncIterator[Event]:
+def start(door: Door, handle: str, message: str) -> AsyncGenerator[Event, None]:
     """The events of a new run."""
     return door.stream("POST", path_of("sessions", handle, "runs"), {"message": message})
 

@@ -7,8 +7,8 @@ sent over one that the other side had just closed could not be told from what wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -56,11 +56,17 @@ class Client:
 
     async def stream(
         self, method: str, path: str, body: object = None, *, after: int = -1
-    ) -> AsyncIterator[Event]:
-        """The events that a request is answered with, behind the one with the number `after`."""
+    ) -> AsyncGenerator[Event, None]:
+        """The events that a request is answered with, behind the one with the number `after`.
+
+        Close it (`aclosing`) where it is not read to its end.
+        """
         headers = {} if after < 0 else {"last-event-id": str(after)}
-        async with self._exchange(method, path, body, headers) as answer:
-            async for event in answer.events():
+        async with (
+            self._exchange(method, path, body, headers) as answer,
+            aclosing(answer.events()) as events,
+        ):
+            async for event in events:
                 yield event
 
     @asynccontextmanager
@@ -132,15 +138,16 @@ class _Answer:
         document: Document = msgspec.json.decode(b"".join([piece async for piece in self._pieces()]))
         return document
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         """The events of the body as they arrive."""
         held = b""
-        async for piece in self._pieces():
-            *whole, held = (held + piece).split(b"\n\n")
-            for block in whole:
-                yield _event(block)
+        async with aclosing(self._pieces()) as pieces:
+            async for piece in pieces:
+                *whole, held = (held + piece).split(b"\n\n")
+                for block in whole:
+                    yield _event(block)
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
         while isinstance(event := await self._next(), h11.Data):
             yield bytes(event.data)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from contextlib import aclosing
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -111,11 +112,12 @@ class DaemonStore(HeldStore):
         return msgspec.convert(answer["compacted"], Rewritten)
 
     async def rebuild(self, progress: Progress) -> None:
-        async for event in self._client.stream("POST", "/v1/store/reindex"):
-            if event.kind == "error":
-                raise refused(event.data)
-            if event.kind == "progress":
-                progress(msgspec.convert(event.data["done"], int), msgspec.convert(event.data["total"], int))
+        async with aclosing(self._client.stream("POST", "/v1/store/reindex")) as events:
+            async for event in events:
+                if event.kind == "error":
+                    raise refused(event.data)
+                if event.kind == "progress":
+                    progress(*(msgspec.convert(event.data[name], int) for name in ("done", "total")))
 
     async def close(self) -> None:
         await self._file.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 
 from ..answers.documents import Document
@@ -33,7 +33,7 @@ class LiveRun:
     id: str
     run: Run
 
-    async def events(self, after: int = -1) -> AsyncIterator[ToldEvent]:
+    async def events(self, after: int = -1) -> AsyncGenerator[ToldEvent, None]:
         """What the run told behind the event number `after`, and what it still tells, to how it ended."""
         number = 0
         if number > after:

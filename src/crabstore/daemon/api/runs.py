@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Literal
 
 import msgspec
@@ -108,6 +109,7 @@ def _stream(live: LiveRun, after: int) -> StreamingResponse:
 
 
 async def _lines(live: LiveRun, after: int) -> AsyncIterator[bytes]:
-    async for event in live.events(after):
-        data = msgspec.json.encode(event.data)
-        yield b"id: %d\nevent: %b\ndata: %b\n\n" % (event.number, event.kind.encode(), data)
+    async with aclosing(live.events(after)) as events:
+        async for event in events:
+            data = msgspec.json.encode(event.data)
+            yield b"id: %d\nevent: %b\ndata: %b\n\n" % (event.number, event.kind.encode(), data)
