@@ -233,15 +233,32 @@ def test_a_deleted_agent_has_no_run_any_more(home: Home) -> None:
 def test_ended_runs_are_kept_for_a_while_and_then_let_go(home: Home) -> None:
     async def test(there: Daemon) -> None:
         first = (await heard(there.run("h", "0"), "run")).data["run"]
-        for number in range(1, 140):
+        for number in range(1, 40):
             await ended(there.run("h", str(number)))
         with pytest.raises(Refusal) as caught:
             await ended(there.client.stream("GET", path_of("runs", str(first))))
         assert refused(caught) == "not-found"
         listed: Any = await there.client.ask("GET", path_of("runs"))
-        assert len(listed["runs"]) <= 130
+        assert len(listed["runs"]) <= 34
 
     with_daemon(home, test)
+
+
+def test_a_client_that_does_not_read_its_stream_holds_up_nobody(home: Home) -> None:
+    async def test(there: Daemon) -> None:
+        _, deaf = await asyncio.open_unix_connection(home.socket, limit=1)
+        body = b'{"message":"hi"}'
+        head = "POST /v1/sessions/h/runs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        deaf.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await deaf.drain()
+        while not (listed := await there.client.ask("GET", path_of("runs")))["runs"]:
+            pass
+        assert isinstance(listed["runs"], list)
+        run = listed["runs"][0]["run"]
+        assert (await ended(there.client.stream("GET", path_of("runs", run)))).kind == "result"
+        deaf.close()
+
+    with_daemon(home, test, {"text": ["x" * 1_000_000] * 8})
 
 
 def test_a_hundred_clients_and_twenty_runs_lose_nothing_and_mix_nothing(home: Home) -> None:

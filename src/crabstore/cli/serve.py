@@ -13,6 +13,7 @@ import typer
 from ..answers.failures import ExitCode
 from ..daemon.extra import require_extra
 from .call import Call
+from .console import count
 
 __all__ = ["serve"]
 
@@ -61,7 +62,7 @@ def _check(call: Call) -> None:
     names = sorted(filter(None, providers))
     document = {"config": {"path": str(home.config), "found": home.config.exists(), "providers": names}}
     words = (
-        f"{home.config}: sound, {len(names)} providers"
+        f"{home.config}: sound, {count(len(names), 'provider')}"
         if home.config.exists()
         else f"{home.config}: not there"
     )

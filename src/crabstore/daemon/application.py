@@ -59,7 +59,7 @@ class Daemon:
         self.runtime = Runtime(
             store,
             build_providers(config, home, environ),
-            [self._models, *standard_harnesses(store)],
+            [self._models, *standard_harnesses(store, clock=clock, others=[Models.name])],
             retries=retries(config),
             clock=clock,
         )

@@ -13,7 +13,7 @@ from .events import ended, told
 
 __all__ = ["LiveRun", "Runs", "ToldEvent"]
 
-_KEPT = 128
+_KEPT = 32
 """Runs that have ended and can still be read."""
 
 
