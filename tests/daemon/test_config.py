@@ -76,6 +76,13 @@ def test_a_file_that_is_no_text_is_refused(home: Home) -> None:
         load(home.config)
 
 
+def test_a_folder_in_the_files_place_is_refused(home: Home) -> None:
+    home.make()
+    home.config.mkdir()
+    with pytest.raises(BadConfig):
+        load(home.config)
+
+
 def test_a_key_in_the_file_needs_a_file_for_its_owner_alone(home: Home) -> None:
     configured(home, "[providers.a]\nkind = 'openai'\napi_key = 'hushhush'")
     home.config.chmod(0o644)

@@ -18,6 +18,7 @@ from ..runtime.providers.routing import Providers
 from ..store.messages import HistoryEntry
 from ..store.schema import require_keyspace
 from .config import BadConfig, Config, load
+from .events import ended
 from .home import Home
 from .metrics import Counts, Histogram
 from .providers import Models, build_providers, retries
@@ -78,6 +79,7 @@ class Daemon:
         store = await CrabBackend.open(home.store)
         try:
             await require_keyspace(store)
+            await store.text.conform()  # it seals what other processes hand in from the first commit on
             daemon = cls(home, config, store, environ, clock or Clock())
             daemon._begin()
             try:
@@ -140,10 +142,8 @@ class Daemon:
         task.add_done_callback(self._tasks.discard)
 
     async def _count(self, live: LiveRun) -> None:
-        await live.run.wait()
-        async for event in live.events():
-            last = event
-        self.ended.add(str(last.data.get("stop_reason", "error")))
+        _, data = await ended(live.run)
+        self.ended.add(str(data.get("stop_reason", "error")))
 
     async def _retire(self, former: Providers) -> None:
         """Close providers that nothing new is asked of, when nothing is asked of them any more."""

@@ -121,6 +121,8 @@ def load(path: Path) -> Config:
         return Config()
     except UnicodeDecodeError as error:
         raise BadConfig(path, "is not UTF-8 text") from error
+    except OSError as error:
+        raise BadConfig(path, error.strerror or str(error)) from error
     config = parse(text, path)
     for name, provider in config.providers.items():
         if provider.api_key and not private:

@@ -49,7 +49,7 @@ class DaemonStore(HeldStore):
     @cached_property
     def text(self) -> PackedText:
         """Text search over the file; what seals and merges is the daemon's."""
-        return PackedText(self, self._file.db, self.bm25, self.analysis)
+        return PackedText(self, self._file.db, self.bm25, self.analysis, holds=False)
 
     async def get(self, col: Column, key: bytes) -> bytes | None:
         return await self._file.get(col, key)

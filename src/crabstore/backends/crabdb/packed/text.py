@@ -43,12 +43,21 @@ _CACHED = 96 << 20
 
 
 class PackedText(TextSearch):
-    """Text search over a CrabDB."""
+    """Text search over a CrabDB.
+
+    Where another process `holds` the store, this one stages documents for it, and opens no index to do so.
+    """
 
     layout = "packed-1"
 
     def __init__(
-        self, kv: KVStorage, db: CrabDB, bm25: Bm25 | None = None, analysis: Analysis | None = None
+        self,
+        kv: KVStorage,
+        db: CrabDB,
+        bm25: Bm25 | None = None,
+        analysis: Analysis | None = None,
+        *,
+        holds: bool = True,
     ) -> None:
         super().__init__(kv, bm25, analysis)
         self._db = db
@@ -57,6 +66,7 @@ class PackedText(TextSearch):
         self._cache = Cache(_CACHED)
         self._indexes: dict[bytes, _Index] = {}
         self._task: asyncio.Task[None] | None = None
+        self._holds = holds
         self._rewritten = False
         """Whether a commit wrote rows that only the index itself writes: somebody builds it anew."""
         self._view = asyncio.Lock()  # whoever has it sees the store as of one commit
@@ -82,7 +92,8 @@ class PackedText(TextSearch):
         if not terms:
             await self.drop(batch, ix, key)
             return
-        self._index(ix)
+        if self._holds:
+            self._index(ix)
         fresh = Fresh(terms=dict(terms), weight=weight, group=group, attrs=dict(attrs or {}))
         batch.put(Column.TEXT, self._home(ix) + NEW + self._doc(key), encode(fresh))
 
@@ -93,7 +104,7 @@ class PackedText(TextSearch):
         if recent:
             batch.delete(Column.TEXT, home + NEW + doc)
         # A recent document may be sealed before the batch is committed.
-        if recent or self._index(ix).state.sealed.holds(doc):
+        if recent or not self._holds or self._index(ix).state.sealed.holds(doc):
             batch.put(Column.TEXT, home + ONE + doc, b"")
 
     async def drop_prefix(self, batch: Batch, ix: str, prefix: bytes) -> None:
@@ -148,6 +159,8 @@ class PackedText(TextSearch):
                     self._rewritten = True
                 elif ix in self._indexes:
                     self._indexes[ix].state.note(name, value)
+                elif value is not None:
+                    self._at(ix)  # another process staged it: whoever holds the store seals it, too
 
     async def keep_up(self) -> None:
         """Have a task seal and merge what is due; wait for it if it has fallen behind."""
