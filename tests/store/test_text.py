@@ -265,3 +265,8 @@ def test_a_reindex_that_fails_halfway_leaves_the_store_asking_for_another() -> N
         assert len((await store.sessions.search("crab")).hits) == 1
 
     on_store(body)
+
+
+def test_of_a_query_that_is_a_whole_document_the_first_words_count() -> None:
+    words = [f"word{number}" for number in range(1000)]
+    assert [term.text for term in query_terms(" ".join(words))] == words[:128]

@@ -86,18 +86,22 @@ class Term:
 _SHORT_STEM = 2
 
 
+_MAX_TERMS = 128
+
+
 def query_terms(query: str) -> list[Term]:
     """The distinct terms of a query, in order; any string is a query, and one without a term finds nothing.
 
     The words of `tokens`, without `QUESTION_WORDS` unless it has no others. A run before ``*`` is the beginning
-    of a word or an identifier; one CJK character is the beginning of every pair that it opens.
+    of a word or an identifier; one CJK character is the beginning of every pair that it opens. Of a query that is
+    a whole document, the first 128 terms count: what a search costs is bounded, whatever is pasted into it.
     """
     terms: dict[Term, None] = {}
     query = normal(query)
     for match in _query_pattern(ascii_only=query.isascii()).finditer(query):
         terms.update(dict.fromkeys(_run_terms(match)))
     telling = [term for term in terms if term.prefix or term.text not in QUESTION_WORDS]
-    return telling or list(terms)
+    return (telling or list(terms))[:_MAX_TERMS]
 
 
 def _run_terms(match: re.Match[str]) -> list[Term]:

@@ -9,9 +9,10 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
+from ....store.text import group_of
 from .arrays import Ints
 
-__all__ = ["Hashes", "group_hash", "group_runs", "key_hashes"]
+__all__ = ["Hashes", "group_hash", "group_hashes", "group_runs", "key_hashes"]
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -24,6 +25,13 @@ def key_hashes(docs: Sequence[bytes]) -> npt.NDArray[np.uint32]:
 def group_hash(group: bytes) -> int:
     """What a group is told apart by: the first 8 bytes of BLAKE2b of its name."""
     return int.from_bytes(blake2b(group, digest_size=8).digest(), "little")
+
+
+def group_hashes(docs: Sequence[bytes], depth: int) -> Hashes | None:
+    """The hash of each document's group, which the first `depth` parts of its key name; None without groups."""
+    if not depth:
+        return None
+    return np.array([group_hash(group_of(doc, depth)) for doc in docs], np.uint64)
 
 
 def group_runs(names: Iterable[bytes]) -> tuple[Ints, Hashes]:

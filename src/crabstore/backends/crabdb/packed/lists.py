@@ -97,12 +97,11 @@ def united(lists: Sequence[tuple[Docs, Docs]]) -> PostingList:
     """One list of all: frequencies of the same document add up."""
     if not lists:
         return PostingList(np.empty(0, np.uint32), np.empty(0, np.uint8))
-    docs, tfs = lists[0]
-    if len(lists) > 1:
-        every = np.concatenate([docs for docs, _ in lists])
-        order = np.argsort(every, kind="stable")
-        every = every[order]
-        first = np.flatnonzero(np.diff(every, prepend=every[:1] ^ 1))
-        tfs = np.add.reduceat(np.concatenate([tfs for _, tfs in lists])[order], first)
-        docs = every[first]
+    docs = np.concatenate([docs for docs, _ in lists])
+    tfs = np.concatenate([tfs for _, tfs in lists])
+    if not (docs[1:] > docs[:-1]).all():
+        order = np.argsort(docs, kind="stable")
+        docs = docs[order]
+        first = np.flatnonzero(np.diff(docs, prepend=docs[:1] ^ 1))
+        docs, tfs = docs[first], np.add.reduceat(tfs[order], first)
     return PostingList(docs, narrowed(tfs))

@@ -151,6 +151,15 @@ class Block:
         start = int(before.sum())
         return np.cumsum(docs, dtype=np.uint32), self._tfs[start : start + length]
 
+    def some(self, places: Sequence[int]) -> tuple[Docs, Docs]:
+        """Documents and frequencies of some lists, end to end."""
+        if len(places) == 1:
+            return self.one(places[0])
+        wanted = np.zeros(len(self.terms), np.bool_)
+        wanted[places] = True
+        every, kept = self.all(), np.repeat(wanted, self._lengths)
+        return every.docs[kept], every.tfs[kept]
+
     def all(self) -> Postings:
         """All lists."""
         starts = _starts(self._lengths)

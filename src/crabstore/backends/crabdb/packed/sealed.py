@@ -18,7 +18,7 @@ from ....store.text import Attrs, Between, Where
 from .arrays import Bools, Floats, Ints, Numbers, distinct, narrowed
 from .cache import Cache
 from .groups import GroupTable
-from .hashes import key_hashes
+from .hashes import group_hashes, key_hashes
 from .lists import Docs, Pinned, PostingList, Singles, concatenated
 from .segment import Segment
 
@@ -30,8 +30,9 @@ _numbers = count()
 class Sealed:
     """Segments, end to end."""
 
-    def __init__(self, segments: Sequence[Segment], cache: Cache) -> None:
+    def __init__(self, segments: Sequence[Segment], depth: int, cache: Cache) -> None:
         self.segments = segments
+        self._depth = depth  # parts of a key that name its group
         self.starts = [0, *accumulate(segment.docs for segment in segments)]
         """Where each segment starts, and the end."""
         self._cache = cache
@@ -57,9 +58,11 @@ class Sealed:
 
     def remove(self, docs: Sequence[bytes]) -> None:
         """These documents are no more: removed, or replaced by recent ones."""
-        hashes = key_hashes(docs)
+        keys, groups = key_hashes(docs), group_hashes(docs, self._depth)
         for at, segment in enumerate(self.segments):
-            self._bury(at, segment.find(docs, hashes))
+            # Most segments have nothing of a session's: the hashes of all their keys need not be read for that.
+            if groups is None or segment.groups.have(groups).any():
+                self._bury(at, segment.find(docs, keys))
 
     def remove_below(self, prefix: bytes) -> None:
         """The documents whose keys start with `prefix` are no more."""
@@ -142,8 +145,8 @@ class Sealed:
     def _weights(self) -> tuple[Floats, Numbers]:
         own = [segment.weight_codes for segment in self.segments]
         table = distinct([np.empty(0, np.float64), *(np.sort(weights) for weights, _ in own)])
-        codes = [np.searchsorted(table, weights)[places] for weights, places in own]
-        return table, narrowed(np.concatenate([np.empty(0, np.int64), *codes]))
+        codes = [narrowed(np.searchsorted(table, weights))[places] for weights, places in own]
+        return table, np.concatenate([np.empty(0, np.uint8), *codes])
 
     def _locate(self, ordinal: int) -> tuple[Segment, int]:
         at = bisect_right(self.starts, ordinal) - 1

@@ -22,7 +22,7 @@ from ....store.text import Attrs, Between
 from .arrays import Bools, Floats, Ints, Numbers, Reader
 from .cache import Cache
 from .columns import Column, read_column
-from .lists import Docs, PostingList, united
+from .lists import PostingList, united
 from .postings import Block
 from .rows import KEYS, SegmentRow, keys_row, post_row, segment_home
 
@@ -43,6 +43,17 @@ class Groups:
     hashes: Numbers
     lengths: Numbers
     """Terms in each, those of dead documents included."""
+
+    @cached_property
+    def _ascending(self) -> Numbers:
+        return np.sort(self.hashes)
+
+    def have(self, hashes: Numbers) -> Bools:
+        """Which of these groups are here."""
+        known = self._ascending
+        places = np.searchsorted(known, hashes)
+        places[places == len(known)] = 0
+        return np.asarray(known[places] == hashes) if len(known) else np.zeros(len(hashes), np.bool_)
 
     def sizes(self, docs: int) -> Ints:
         """Documents in each."""
@@ -199,7 +210,7 @@ class Segment:
         slot = self._slot(term, analysis)
         found: PostingList | None = self._cache.get(slot)
         if found is None:
-            found = united([self._list(places) for places in self._meant(term, analysis)])
+            found = united([block.some(places) for block, places in self._meant(term, analysis)])
             self._cache.put(slot, found, size=found.size)
         if found.deaths != self.deaths:
             found = found.living(self.alive, self.deaths)
@@ -219,25 +230,19 @@ class Segment:
         name = post_row(number)
         return Block(self._home + name, self._row(name))
 
-    def _meant(self, term: Term, analysis: Analysis) -> Iterator[list[tuple[Block, int]]]:
-        """For each word that `term` means, where its list stands: in one block, or in all of its own."""
-        found: dict[bytes, list[tuple[Block, int]]] = {}
+    def _meant(self, term: Term, analysis: Analysis) -> Iterator[tuple[Block, list[int]]]:
+        """The lists of the words that `term` means, block by block."""
         for prefix in term.lookups(analysis):
-            for word, block, at in self._words(prefix.encode()):
-                if word in found or term.matches(word.decode(), analysis):
-                    found.setdefault(word, []).append((block, at))
-        return iter(found.values())
-
-    def _words(self, prefix: bytes) -> Iterator[tuple[bytes, Block, int]]:
-        """Every word that starts with `prefix`, once for each block that has postings of it."""
-        last = bisect_right(self.firsts, prefix + b"\xff")  # no word holds that byte
-        for number in range(max(bisect_left(self.firsts, prefix) - 1, 0), last):
-            block = self._parsed(number)
-            terms = block.terms
-            for at in range(bisect_left(terms, prefix), len(terms)):
-                if not terms[at].startswith(prefix):
-                    break
-                yield terms[at], block, at
+            start = prefix.encode()
+            last = bisect_right(self.firsts, start + b"\xff")  # no word holds that byte
+            for number in range(max(bisect_left(self.firsts, start) - 1, 0), last):
+                block = self._parsed(number)
+                first = bisect_left(block.terms, start)
+                stop = bisect_right(block.terms, start + b"\xff", first)
+                words = enumerate(block.terms[first:stop], first)
+                places = [at for at, word in words if term.matches(word.decode(), analysis)]
+                if places:
+                    yield block, places
 
     def _parsed(self, number: int) -> Block:
         slot = (self._number, "post", number)
@@ -246,12 +251,6 @@ class Segment:
             found = self.block(number)
             self._cache.put(slot, found, size=found.size)
         return found
-
-    def _list(self, places: list[tuple[Block, int]]) -> tuple[Docs, Docs]:
-        parts = [block.one(at) for block, at in places]
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate([docs for docs, _ in parts]), np.concatenate([tfs for _, tfs in parts])
 
     # -- rows ---------------------------------------------------------------------------------------------
 

@@ -105,7 +105,8 @@ class IndexState:
 
     def _sealed(self, segments: Sequence[Segment]) -> Sealed:
         # The largest first: what it has sets the score that others must reach.
-        return Sealed(sorted(segments, key=lambda segment: -segment.docs), self._cache)
+        ordered = sorted(segments, key=lambda segment: -segment.docs)
+        return Sealed(ordered, self.manifest.group, self._cache)
 
     # -- what searches ask --------------------------------------------------------------------------------
 

@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import numpy as np
+
 from crabdb import CrabDB, CrabDBError
 
 from ....store.batch import Batch, Column, Slot
 from ....store.bm25 import Analysis, Bm25, Term, query_terms, tokens
+from ....store.errors import InvalidArgument
 from ....store.kv import KVStorage
 from ....store.records import encode
 from ....store.text import (
@@ -93,7 +96,7 @@ class PackedText(TextSearch):
             await self.drop(batch, ix, key)
             return
         if self._holds:
-            self._index(ix)
+            self._require_depth(ix, group)
         fresh = Fresh(terms=dict(terms), weight=weight, group=group, attrs=dict(attrs or {}))
         batch.put(Column.TEXT, self._home(ix) + NEW + self._doc(key), encode(fresh))
 
@@ -121,7 +124,8 @@ class PackedText(TextSearch):
         require_limit(limit)
         async with self._view:
             await self._read_ahead(ix, terms)
-            return best_documents(self._query(ix, terms, where), limit, self._realm)
+            with _wide():
+                return best_documents(self._query(ix, terms, where), limit, self._realm)
 
     async def rank(
         self, query: str, scales: Sequence[Scale], limit: int, where: Where | None = None
@@ -132,8 +136,9 @@ class PackedText(TextSearch):
             for scale in scales:
                 await self._read_ahead(scale.ix, terms)
             # From here on nothing else runs, so all indexes are as of one moment.
-            scores = [GroupScores(self._query(scale.ix, terms, where), scale) for scale in scales]
-            return best_groups(scores, limit, self._realm)
+            with _wide():
+                scores = [GroupScores(self._query(scale.ix, terms, where), scale) for scale in scales]
+                return best_groups(scores, limit, self._realm)
 
     async def _read_ahead(self, ix: str, terms: Sequence[Term]) -> None:
         """Have the postings at hand. What is read for the first time takes milliseconds: others run between."""
@@ -218,6 +223,11 @@ class PackedText(TextSearch):
 
     # -- indexes ------------------------------------------------------------------------------------------
 
+    def _require_depth(self, ix: str, group: int) -> None:
+        state = self._index(ix).state
+        if state.docs and group != state.depth:
+            raise InvalidArgument("group", group, f"is {state.depth} for every other document of {ix!r}")
+
     def _index(self, ix: str) -> _Index:
         return self._at(self._kv.prefix(ix)[len(self._realm) : -1])
 
@@ -280,3 +290,8 @@ async def _take(steps: Iterator[None]) -> None:
     """Take all steps, and let other tasks run after each."""
     for _ in steps:
         await asyncio.sleep(0)
+
+
+def _wide() -> np.errstate:
+    """A weight may be as large as a float can be, and a score infinite: so it is in the specification."""
+    return np.errstate(over="ignore", invalid="ignore")
