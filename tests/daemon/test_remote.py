@@ -142,3 +142,23 @@ def test_an_index_that_another_process_built_anew_is_the_daemons_too(home: Home)
                     assert [hit.meta.handle for hit in found.hits] == ["h3"]
 
     asyncio.run(run())
+
+
+def test_whoever_holds_the_store_seals_what_others_hand_in(home: Home) -> None:
+    async def run() -> None:
+        configured(home)
+        async with daemon(home) as there:
+            store = await DaemonStore.reach(home.socket, home.store)
+            assert store is not None
+            async with store:
+                agent = await store.agents.ensure("a")
+                await store.sessions.open("h", agent=agent.id, created_by="me")
+                for _ in range(20):
+                    said = [HistoryEntry.user(f"crab {number}") for number in range(256)]
+                    await store.sessions.append_messages("h", said)
+                waiting = await store.scan_keys(Column.TEXT, store.prefix("idx", "text", "msg", "new"))
+                assert len(waiting) < 20 * 256
+                found = await there.served.daemon.store.sessions.search("crab 77")
+                assert [hit.meta.handle for hit in found.hits] == ["h"]
+
+    asyncio.run(run())
