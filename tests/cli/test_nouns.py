@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,37 @@ def test_skills_are_listed_shown_and_removed(run: Run, filled: Path) -> None:
         "removed": {"name": "deploy-app"}
     }
     assert run("skills", "list", "--json", "--store", filled).json == {"skills": []}
+
+
+def test_an_agent_is_made_and_changed_from_what_show_prints(run: Run, filled: Path, tmp_path: Path) -> None:
+    file = tmp_path / "agent.json"
+    granted = [{"name": "os", "system": True, "root": "/src", "hosts": []}]
+    file.write_text(json.dumps({"harnesses": granted, "max_iterations": 3}))
+    made = run("agents", "add", "coder", "--model", "m", "--from", file, "--json", "--store", filled).json[
+        "agent"
+    ]
+    assert (made["harnesses"], made["max_iterations"], made["model"]) == (granted, 3, "m")
+    file.write_text(json.dumps({"agent": made | {"name": "other", "description": "You code."}}))
+    changed = run(
+        "agents", "change", "coder", "--name", "third", "--from", file, "--json", "--store", filled
+    ).json["agent"]
+    assert changed == made | {"name": "third", "description": "You code."}
+    assert (
+        run("agents", "change", "third", "--model", "", "--json", "--store", filled).json["agent"]["model"]
+        == ""
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[1]", '{"agent": 7}', '{"nmae": "x"}', '{"max_iterations": "many"}', '{"harnesses": [{}]}', "\xff"],
+)
+def test_a_file_that_describes_no_agent_is_refused_and_changes_nothing(
+    run: Run, filled: Path, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "agent.json"
+    file.write_bytes(text.encode("latin-1"))
+    before = run("agents", "list", "--json", "--store", filled).out
+    for words in (["add", "new"], ["change", "codex"]):
+        assert run("agents", *words, "--from", file, "--json", "--store", filled).error["kind"] == "usage"
+    assert run("agents", "list", "--json", "--store", filled).out == before

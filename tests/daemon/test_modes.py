@@ -32,6 +32,10 @@ SCRIPT = [
     "agents default new",
     "agents default --json",
     "agents show new",
+    "agents change new --name newer --from agent.json --json",
+    "agents change newer --name new --description better",
+    "agents change nobody --model x",
+    "agents add wrong --from bad.md",
     "agents remove nobody",
     "agents remove other",
     "agents list --json",
@@ -98,6 +102,7 @@ def home() -> Iterator[Home]:
         folder = made.path.parent
         (folder / "SKILL.md").write_text(SKILL)
         (folder / "bad.md").write_text("no front matter")
+        (folder / "agent.json").write_text('{"agent": {"skills": ["deploy-app"], "max_iterations": 3}}')
         talk = [{"role": "user", "content": "hi retry"}, {"role": "assistant", "content": "hello"}]
         (folder / "talk.jsonl").write_text(json.dumps({"messages": talk}) + "\nno json\n")
         yield made

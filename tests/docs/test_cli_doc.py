@@ -101,6 +101,7 @@ ARGUMENTS: dict[str, list[str]] = {
     "sessions show": ["aaa-retry", "--at", "0", "--context", "0"],
     "sessions export": ["aaa-retry", "-o", "out.jsonl"],
     "sessions delete": ["aaa-retry", "--yes"],
+    "agents add": ["coder", "--from", "agent.json"],
     "agents remove": ["codex"],
     "memory remove": ["deploys"],
     "memory search": ["fridays"],
@@ -132,6 +133,7 @@ def test_an_example_has_the_shape_of_the_answer(
     asyncio.run(cli._fill(store))
     talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
     Path("talk.jsonl").write_text(json.dumps({"messages": talk}) + "\nno json\n")
+    Path("agent.json").write_text(json.dumps(EXAMPLES["agents add"]))
     Path("good.md").write_text(cli.SKILL)
     Path("bad.md").write_text("no front matter")
     if name == "stats":
