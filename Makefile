@@ -43,6 +43,11 @@ bench: .venv/.installed
 	$(BIN)/python -m bench.growth
 	$(BIN)/python -m bench.stalls
 	$(BIN)/python -m bench.text
+	$(BIN)/python -m bench.scale
+	$(BIN)/python -m bench.quality
+	$(BIN)/python -m bench.steps
+	$(BIN)/python -m bench.harnesses
+	$(BIN)/python -m bench.daemon
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
