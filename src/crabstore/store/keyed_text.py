@@ -139,7 +139,7 @@ class KeyedText(TextSearch):
         records = _passing(await self._records(ix, postings), where)
         scores = self._scores(postings, records, await self._stats(ix))
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-        hits = [Hit(self._realm + doc, score, records[doc].attrs) for doc, score in ranked[:limit]]
+        hits = [Hit(self._realm + doc, score) for doc, score in ranked[:limit]]
         return Hits(hits, complete=len(ranked) <= limit)
 
     async def rank(

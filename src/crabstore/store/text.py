@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .batch import Batch, Column
 from .bm25 import Analysis, Bm25, query_terms
@@ -63,7 +63,6 @@ class Hit:
 
     key: bytes
     score: float
-    attrs: Attrs = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

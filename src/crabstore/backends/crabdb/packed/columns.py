@@ -32,10 +32,6 @@ class Column(ABC):
     """The values of one attribute, by ordinal."""
 
     @abstractmethod
-    def value(self, ordinal: int) -> str | None:
-        """What a document has; None if it lacks the attribute."""
-
-    @abstractmethod
     def values(self) -> list[str | None]:
         """What each document has."""
 
@@ -52,10 +48,6 @@ class _Words(Column):
     def __init__(self, words: list[str], codes: Numbers) -> None:
         self.words = words
         self.codes = codes  # 0: absent, otherwise a place in words and one
-
-    def value(self, ordinal: int) -> str | None:
-        code = int(self.codes[ordinal])
-        return self.words[code - 1] if code else None
 
     def values(self) -> list[str | None]:
         table = [None, *self.words]
@@ -79,10 +71,6 @@ class _Words(Column):
 class _Times(Column):
     def __init__(self, times: Ints) -> None:
         self.times = times
-
-    def value(self, ordinal: int) -> str | None:
-        time = int(self.times[ordinal])
-        return None if time == _ABSENT else _text(time)
 
     def values(self) -> list[str | None]:
         return [None if time == _ABSENT else _text(time) for time in self.times.tolist()]

@@ -135,8 +135,6 @@ class Block:
             raise BadRecord(key, "a frequency of a block has no posting")
         self._tfs[places] = reader.raw("<u4", large).astype(np.uint32)
         self.terms = reader.text(size).split(b"\n") if lists else []
-        self.size = 8 * len(value) + 60 * lists
-        """Bytes of memory, about."""
         if len(self.terms) != lists:
             raise BadRecord(key, "a block has other terms than lists")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....store.bm25 import Analysis, Bm25, Term
-from ....store.text import Attrs, GroupHit, GroupHits, Hit, Hits, Scale, Where, group_of
+from ....store.text import GroupHit, GroupHits, Hit, Hits, Scale, Where, group_of
 from .arrays import Bools, Floats, Ints, distinct
 from .hashes import Hashes
 from .lists import Docs, PostingList, summed_by_group
@@ -59,11 +59,6 @@ class Query:
         """The key of a document."""
         part, ordinal = self._locate(doc)
         return part.key(ordinal)
-
-    def attrs(self, doc: int) -> Attrs:
-        """The attributes of a document."""
-        part, ordinal = self._locate(doc)
-        return part.attrs(ordinal)
 
     def runs(self, docs: Ints) -> Ints:
         """Of which segment each document is; a recent one, whose number says nothing of its key, is of its own."""
@@ -120,8 +115,8 @@ def _page(query: Query, found: Documents, limit: int, realm: bytes) -> list[Hit]
     """The `limit` best."""
     kept = _contenders(query.runs(found.docs), found, limit)
     rows = zip(found.scores[kept].tolist(), found.docs[kept].tolist(), strict=True)
-    named = sorted((-score, query.key(doc), doc) for score, doc in rows)
-    return [Hit(realm + key, -score, query.attrs(doc)) for score, key, doc in named[:limit]]
+    named = sorted((-score, query.key(doc)) for score, doc in rows)
+    return [Hit(realm + key, -score) for score, key in named[:limit]]
 
 
 def _contenders(runs: Ints, found: Documents, limit: int) -> Ints:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ....store.bm25 import Analysis, Term
-from ....store.text import Attrs, Where, group_of, passes
+from ....store.text import Where, group_of, passes
 from .arrays import Bools, Floats, Ints, Numbers, narrowed
 from .hashes import group_hash
 from .lists import Docs, Pinned, PostingList, Singles
@@ -129,10 +129,6 @@ class Recent:
     def key(self, ordinal: int) -> bytes:
         """The key of one document."""
         return self._keys[ordinal]
-
-    def attrs(self, ordinal: int) -> Attrs:
-        """The attributes of one document."""
-        return self._fresh[ordinal].attrs
 
     def passing(self, where: Where) -> Bools:
         """Which documents meet every condition."""

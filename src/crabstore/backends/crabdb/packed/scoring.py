@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from ....store.bm25 import Analysis, Bm25, Term
-from ....store.text import Attrs, Where
+from ....store.text import Where
 from .arrays import Bools, Floats, Ints, Numbers, distinct
 from .lists import Docs, Pinned, PostingList, Singles
 
@@ -47,8 +47,6 @@ class Part(Protocol):
     def passing(self, where: Where, /) -> Bools: ...
 
     def key(self, ordinal: int, /) -> bytes: ...
-
-    def attrs(self, ordinal: int, /) -> Attrs: ...
 
 
 def margin(pinned: Pinned, average: float) -> float:

@@ -14,7 +14,7 @@ from itertools import accumulate, count
 import numpy as np
 
 from ....store.bm25 import Analysis, Term
-from ....store.text import Attrs, Between, Where
+from ....store.text import Between, Where
 from .arrays import Bools, Floats, Ints, Numbers, distinct, narrowed
 from .cache import Cache
 from .groups import GroupTable
@@ -130,11 +130,6 @@ class Sealed:
         """The key of one document."""
         segment, own = self._locate(ordinal)
         return segment.key(own)
-
-    def attrs(self, ordinal: int) -> Attrs:
-        """The attributes of one document."""
-        segment, own = self._locate(ordinal)
-        return segment.attrs(own)
 
     @cached_property
     def groups(self) -> GroupTable:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ....store.bm25 import Analysis, Term
 from ....store.errors import BadRecord
-from ....store.text import Attrs, Between
+from ....store.text import Between
 from .arrays import Bools, Floats, Ints, Numbers, Reader
 from .cache import Cache
 from .columns import Column, read_column
@@ -64,6 +64,8 @@ class Groups:
         return np.repeat(self.hashes, self.sizes(docs))
 
 
+_BLOCKS = 4
+"""Blocks of postings that stay unpacked."""
 _numbers = count()
 """One for each segment that was opened: what is cached of it is found by that, whatever index it is of."""
 
@@ -79,6 +81,7 @@ class Segment:
         self._cache = cache
         self._number = next(_numbers)
         self._columns: dict[str, Column | None] = {}
+        self._blocks: dict[int, Block] = {}
         self.alive = self._read_alive()
         """Which documents are not dead."""
         self.deaths = int(self.docs - np.count_nonzero(self.alive))
@@ -128,16 +131,6 @@ class Segment:
             found = self._row(b"attr/" + name.encode()) if name in self.row.attrs else None
             self._columns[name] = None if found is None else read_column(self._home + name.encode(), found)
         return self._columns[name]
-
-    def attrs(self, ordinal: int) -> Attrs:
-        """The attributes of one document."""
-        found: dict[str, str] = {}
-        for name in self.row.attrs:
-            column = self.column(name)
-            value = column.value(ordinal) if column else None
-            if value is not None:
-                found[name] = value
-        return found
 
     def meeting(self, name: str, condition: str | Between) -> Bools:
         """Which documents meet a condition on one attribute."""
@@ -245,12 +238,12 @@ class Segment:
                     yield block, places
 
     def _parsed(self, number: int) -> Block:
-        slot = (self._number, "post", number)
-        found: Block | None = self._cache.get(slot)
-        if found is None:
-            found = self.block(number)
-            self._cache.put(slot, found, size=found.size)
-        return found
+        # The last few only: what is asked for again are lists, and those are kept unpacked.
+        block = self._blocks.pop(number, None) or self.block(number)
+        self._blocks[number] = block
+        if len(self._blocks) > _BLOCKS:
+            del self._blocks[next(iter(self._blocks))]
+        return block
 
     # -- rows ---------------------------------------------------------------------------------------------
 
