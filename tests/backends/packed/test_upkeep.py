@@ -45,6 +45,7 @@ def test_a_search_goes_on_over_segments_that_are_merged_away_under_it(tmp_path: 
     async def run() -> None:
         twins = await Twins(tmp_path / "s.crmem").open()
         await twins.index({key: Doc("tree " + "run " * at) for at, key in enumerate(KEYS[:30])})
+        await let_work(400)
         await twins.index({key: Doc("tree run") for key in KEYS[:6]})
         await let_work(400)
         await twins.reopen()
@@ -74,6 +75,20 @@ def test_a_writer_that_never_yields_waits_for_what_has_fallen_behind(tmp_path: P
             most = max(most, len(await store.scan_keys(Column.TEXT, store.prefix("idx", "text", IX, "new"))))
         assert most <= 4 * 6  # four seals of what conftest.py sets
         await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_segment_of_which_everything_died_leaves_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        twins = await Twins(tmp_path / "s.crmem").open()
+        await twins.index({key: Doc("tree") for key in KEYS[:6]})
+        await let_work(60)
+        await twins.drop_prefix("session")
+        await twins.packed.text.purge()
+        rows = await twins.packed.scan_keys(Column.TEXT, twins.packed.prefix())
+        assert rows == [twins.packed.key("idx", "text", IX, "segs")]
+        await twins.packed.close()
 
     asyncio.run(run())
 

@@ -13,7 +13,7 @@ from itertools import chain, compress
 import numpy as np
 
 from ....store.text import group_of
-from .arrays import Bools, Floats, Ints
+from .arrays import Bools, Floats, Ints, Numbers
 from .columns import merged_column
 from .hashes import group_runs, key_hashes
 from .lists import Docs
@@ -34,7 +34,7 @@ def seal(recent: Mapping[bytes, Fresh], writer: SegmentWriter) -> Iterator[list[
     keys = sorted(recent)
     docs = [recent[key] for key in keys]
     writer.add_keys(keys)
-    writer.end_keys(key_hashes(keys))
+    writer.end_keys(key_hashes(keys), np.arange(len(keys), dtype=np.uint32))
     yield writer.take()
     lengths = np.array([sum(doc.terms.values()) for doc in docs], np.int64)
     weights, codes = np.unique(np.array([doc.weight for doc in docs], np.float64), return_inverse=True)
@@ -115,19 +115,20 @@ class Merge:
             (segment, old, places[old].astype(np.int64))
             for segment, (old, places) in zip(self._segments, moves, strict=True)
         ]
-        hashes, groups = np.zeros(count, np.uint32), np.zeros(count, np.uint64)
-        for segment, old, new in parts:
-            hashes[new] = segment.key_hashes()[old]
-            groups[new] = segment.groups.by_document(segment.docs)[old]
-        self._writer.end_keys(hashes)
-        yield self._writer.take()
+        yield from self._hashes()
         lengths, codes = np.zeros(count, np.int64), np.zeros(count, np.int64)
         weights: Floats = np.unique(np.concatenate([segment.weight_codes[0] for segment in self._segments]))
         for segment, old, new in parts:
             lengths[new] = segment.lengths[old]
             table, own = segment.weight_codes
             codes[new] = np.searchsorted(weights, table)[own[old]]
+            yield []
         self._writer.add_docs(lengths, weights, codes)
+        yield self._writer.take()
+        groups = np.zeros(count, np.uint64)
+        for segment, old, new in parts:
+            groups[new] = segment.groups.by_document(segment.docs)[old]
+            yield []
         starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] + np.uint64(1)))
         self._writer.add_groups(starts, groups[starts], lengths)
         yield self._writer.take()
@@ -135,6 +136,18 @@ class Merge:
             columns = [(segment.column(name), old, new) for segment, old, new in parts]
             self._writer.add_column(name, merged_column(columns, count))
             yield self._writer.take()
+
+    def _hashes(self) -> Iterator[list[Row]]:
+        hashes: list[Numbers] = []
+        places: list[Docs] = []
+        for segment, moved in zip(self._segments, self._places, strict=True):
+            own, whose = segment.hashes
+            new = moved[whose]
+            hashes.append(own[new != _GONE])
+            places.append(new[new != _GONE])
+            yield []
+        self._writer.end_keys(np.concatenate(hashes), np.concatenate(places))
+        yield self._writer.take()
 
 
 def _merged_keys(

@@ -157,16 +157,9 @@ class Segment:
         """The same, for whoever needs it once."""
         return self._read(keys_row(block)).strings()
 
-    def key_hashes(self) -> Numbers:
-        """The hash of each key."""
-        known, whose = self._hashes
-        hashes = np.empty(self.docs, np.uint32)
-        hashes[whose] = known
-        return hashes
-
     def find(self, docs: Sequence[bytes], hashes: Numbers) -> Ints:
         """The ordinals of those of `docs` that are here, given the hash of each."""
-        known, whose = self._hashes
+        known, whose = self.hashes
         first, last = np.searchsorted(known, hashes), np.searchsorted(known, hashes, side="right")
         maybe = np.flatnonzero(first < last).tolist()
         found = [
@@ -253,7 +246,8 @@ class Segment:
         return reader.numbers(), reader.floats(), reader.numbers()
 
     @cached_property
-    def _hashes(self) -> tuple[Numbers, Numbers]:
+    def hashes(self) -> tuple[Numbers, Numbers]:
+        """The hash of each key, ascending, and whose it is."""
         reader = self._read(b"hash")
         return reader.numbers(), reader.numbers()
 

@@ -181,8 +181,9 @@ class PackedText(TextSearch):
             if self._task is not None:
                 self._task.result()
             self._task = asyncio.create_task(self._work())
-        if any(upkeep.late for upkeep in due):
-            await asyncio.shield(self._task)
+        # The task works in the turns that this gives it.
+        while any(upkeep.late for upkeep in due) and not self._task.done():  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
     async def purge(self) -> None:
         """Leave no word in the index that only documents which are no more had."""

@@ -11,6 +11,7 @@ import math
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 import numpy as np
@@ -51,20 +52,25 @@ class Upkeep:
 
     @property
     def late(self) -> bool:
-        """Whether so much waits to be sealed that writers had better wait for it."""
-        return self._state.unsealed >= 4 * SEAL
+        """Whether so much waits to be sealed or merged that writers had better wait for it."""
+        return self._state.unsealed >= 4 * SEAL or len(self._state.segments) >= 8 * FANOUT
 
     def steps(self) -> Iterator[None]:
-        """Do all that is due."""
+        """Do all that is due. A seal never waits for a merge, which takes seconds where it is large."""
         while True:
-            if self.seal_due:
-                yield from self._seal()
-            elif segments := self._mergeable():
-                yield from self._merge(segments)
+            yield from self._seal_all()
+            if segments := self._mergeable():
+                for _ in self._merge(segments):
+                    yield
+                    yield from self._seal_all()
             elif self._doomed:
                 yield from self._sweep()
             else:
                 return
+
+    def _seal_all(self) -> Iterator[None]:
+        while self.seal_due:
+            yield from self._seal()
 
     def purge(self) -> Iterator[None]:
         """Leave no word in any row that only documents which are no more had."""
@@ -98,12 +104,12 @@ class Upkeep:
         sealed = dict(islice(state.recent.rows.items(), SEAL))
         row: SegmentRow | None = None
         if sealed:
-            writer = SegmentWriter(self._number())
-            for made in seal(sealed, writer):
-                self._rows.write(made)
-                yield
-            row = writer.end()
-            self._rows.write(writer.take())
+            with self._new_segment() as writer:
+                for made in seal(sealed, writer):
+                    self._rows.write(made)
+                    yield
+                row = writer.end()
+                self._rows.write(writer.take())
         # From here on nothing else runs until the manifest is written: what is caught up with now is all there is.
         state.catch_up()
         now = state.recent.rows
@@ -123,17 +129,19 @@ class Upkeep:
     def _merge(self, segments: Sequence[Segment]) -> Iterator[None]:
         """Make one segment of these."""
         self._state.catch_up()
-        writer = SegmentWriter(self._number())
-        merge = Merge(segments, writer)
-        for made in merge.steps():
-            self._rows.write(made)
-            yield
-        row = writer.end()
-        self._rows.write(writer.take())
+        with self._new_segment() as writer:
+            merge = Merge(segments, writer)
+            for made in merge.steps():
+                self._rows.write(made)
+                yield
+            row = writer.end()
+            self._rows.write(writer.take())
         self._state.catch_up()
         dead = merge.dead()
         changes = [_dead(row, dead)] if len(dead) else []
         self._flip(segments, row if row.docs else None, changes, self._state.recent.rows)
+        if not row.docs:
+            self._doomed.append(row.id)
 
     def _sweep(self) -> Iterator[None]:
         """Remove the rows of a segment that is not listed."""
@@ -163,9 +171,16 @@ class Upkeep:
             self._watch(segment)
         state.replace([*kept, *new], manifest, _recent(recent, state.recent))
 
-    def _number(self) -> int:
+    @contextmanager
+    def _new_segment(self) -> Iterator[SegmentWriter]:
+        """A writer with a number that no segment has had; what it wrote is swept if that fails."""
+        writer = SegmentWriter(self._next)
         self._next += 1
-        return self._next - 1
+        try:
+            yield writer
+        except BaseException:
+            self._doomed.append(writer.number)
+            raise
 
     def _watch(self, segment: Segment) -> None:
         """Have the rows of a segment swept when nobody reads it any more."""

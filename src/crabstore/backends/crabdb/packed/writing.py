@@ -48,12 +48,12 @@ class SegmentWriter:
         while len(self._keys) >= KEYS:
             self._put_keys()
 
-    def end_keys(self, hashes: Numbers) -> None:
-        """There are no more documents: the hash of each key."""
+    def end_keys(self, hashes: Numbers, ordinals: Numbers) -> None:
+        """There are no more documents: the hash of each key, and whose it is; runs that ascend cost least."""
         if self._keys:
             self._put_keys()
         order = np.argsort(hashes, kind="stable")
-        self._put(b"hash", pack_array(hashes[order]) + pack_array(narrowed(order)))
+        self._put(b"hash", pack_array(hashes[order]) + pack_array(narrowed(ordinals[order])))
 
     def add_docs(self, lengths: Ints, weights: Floats, codes: Ints) -> None:
         """The length of each document, the distinct weights, and which of them each document has."""
