@@ -42,14 +42,20 @@ class Crabstore(Engine):
         bulk = messages - 2 * single
         clock, lag = await _beside(writer.write(bulk, BULK))
         figures = _each("bulk", clock, bulk) | {"lag_bulk_ms": lag.worst * 1e3}
+        # What the bulk left to do (compaction) is told apart; single appends meet a store at rest.
+        closing = Clock()
+        with closing:
+            await store.checkpoint()
+            await store.close()
+        figures["close_s"] = closing.seconds
+        store = await CrabBackend.open(self.path)
+        writer.store = store
         clock = await writer.write(single, 1)
         figures |= _each("append", clock, single) | {"append_p99_us": clock.high(0.99) * 1e6}
         _, lag = await _beside(writer.write(single, 1))
         figures |= {"lag_ms": lag.worst * 1e3, "lag_processor_ms": lag.processor * 1e3}
-        closing = Clock()
-        with closing:
-            await store.close()
-        figures |= {"close_s": closing.seconds, "text_mb": stream.bytes / 1e6}
+        await store.close()
+        figures["text_mb"] = stream.bytes / 1e6
         return Outcome(figures | kinds(self.path))
 
     def search(self, queries: list[Query]) -> Outcome:
@@ -101,7 +107,7 @@ class _Writer:
     """Appends a corpus to sessions, and lets other tasks of the event loop have their turn after each call."""
 
     def __init__(self, store: CrabBackend, stream: Stream) -> None:
-        self._store = store
+        self.store = store
         self._stream = stream
 
     async def write(self, count: int, most: int) -> Clock:
@@ -116,14 +122,14 @@ class _Writer:
                     await self._open(part)
             with clock:
                 entries = [_entry(message, part.number + at) for at, message in enumerate(part.messages)]
-                await self._store.sessions.append_messages(part.session.handle, entries)
+                await self.store.sessions.append_messages(part.session.handle, entries)
                 await asyncio.sleep(0)
         return clock
 
     async def _open(self, part: Part) -> None:
         session = part.session
-        agent = await self._store.agents.ensure(session.agent)
-        await self._store.sessions.open(
+        agent = await self.store.agents.ensure(session.agent)
+        await self.store.sessions.open(
             session.handle,
             agent=agent.id,
             created_by="user",

@@ -21,6 +21,7 @@ FIGURES = {
     "lag_ms": "longest block of the event loop, a message a call, ms",
     "lag_processor_ms": "the same, this thread's processor time, ms",
     "lag_bulk_ms": "longest block of the event loop, 256 a call, ms",
+    "close_s": "checkpoint and close after the bulk, s",
     "file_mb": "file, MB",
     "text_mb": "text, MB",
     "content_mb": "file: content, MB",

@@ -101,15 +101,19 @@ class SessionIndex:
             if progress:
                 progress(done, len(handles))
 
-    async def put_message(self, batch: Batch, meta: SessionMeta, key: bytes, entry: HistoryEntry) -> None:
-        """Every index entry of the message under `key`."""
+    async def put_message(
+        self, batch: Batch, meta: SessionMeta, key: bytes, entry: HistoryEntry, *, new: bool = False
+    ) -> None:
+        """Every index entry of the message under `key`; a `new` one was never indexed before."""
         if entry.id:
             place = str(place_of(key)).encode()
             batch.put(Column.SESSION, self._rows.id_key(meta.handle, entry.id), place)
+        text = entry.indexable()
+        if not text and new:
+            return
         attrs = self.attrs(meta) | {"role": entry.role, "ts": entry.ts}
         if entry.agent:
             attrs["agent"] = entry.agent
-        text = entry.indexable()
         if text:
             text = self._redacted("\n".join((text, *self._beside(entry))))
         weight = self._weights.of(entry)

@@ -352,7 +352,7 @@ class Sessions:
             if new.id:
                 known[new.id] = (place, new)
             batch.put(Column.SESSION, key, checked(new, HistoryEntry))
-            await self._index.put_message(batch, meta, key, new)
+            await self._index.put_message(batch, meta, key, new, new=old is None)
         added = end - start
         if added or replaced:
             await self._index.put_meta(batch, meta, evolve(meta, message_count=end, updated_at=latest))
