@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import Bools, Ints, distinct
+from .arrays import Ints, distinct
 from .hashes import Hashes
 from .lists import Places
 from .recent import Recent
@@ -25,11 +25,14 @@ class GroupTable:
         self.hashes: Hashes = distinct([np.sort(every), every[:0]])
         """What each group is told apart by, ascending."""
         self._places = np.searchsorted(self.hashes, every)
+        self._order = np.argsort(self._places, kind="stable")
+        self._ascending = self._places[self._order]
         own = [start + segment.groups.starts for segment, start in zip(segments, starts, strict=False)]
         self._starts = np.concatenate([np.empty(0, np.int64), *own])
         self._ends = np.append(self._starts[1:], starts[-1])
         self.members: Places = np.repeat(self._places, self._ends - self._starts).astype(np.int32)
         """The group of each document."""
+        self._joined: tuple[tuple[Recent, int], tuple[Places, Sizes]] | None = None
         self.docs = np.zeros(len(self.hashes), np.int64)
         """Live documents in each group."""
         self.lengths = np.zeros(len(self.hashes), np.int64)
@@ -41,13 +44,17 @@ class GroupTable:
             if segment.deaths:
                 self.bury(start + np.flatnonzero(~segment.alive), segment.dead_lengths())
 
-    def runs(self, asked: Bools) -> tuple[Ints, Ints]:
-        """Where the runs of documents of the groups that are `asked` for start and end."""
-        found = np.flatnonzero(asked[self._places])
+    def runs(self, groups: Ints) -> tuple[Ints, Ints]:
+        """Where the runs of documents of these groups start and end, in the order of documents."""
+        first = np.searchsorted(self._ascending, groups).tolist()
+        stop = np.searchsorted(self._ascending, groups, side="right").tolist()
+        own = [self._order[at:end] for at, end in zip(first, stop, strict=True)]
+        found = np.sort(np.concatenate([self._order[:0], *own]))
         return self._starts[found], self._ends[found]
 
     def bury(self, ordinals: Ints, lengths: Ints) -> None:
         """Count documents out that have died, and the terms in each."""
+        self._joined = None
         places = self.members[ordinals]
         np.subtract.at(self.docs, places, 1)
         np.subtract.at(self.lengths, places, lengths)
@@ -57,6 +64,12 @@ class GroupTable:
 
         Groups that no segment has are numbered behind the others.
         """
+        asked = (recent, recent.version)
+        if self._joined is None or self._joined[0] != asked:
+            self._joined = (asked, self._join(recent))
+        return self._joined[1]
+
+    def _join(self, recent: Recent) -> tuple[Places, Sizes]:
         if not recent.docs:
             return np.empty(0, np.int32), Sizes(self.docs, self.lengths, self.hashes, self.hashes[:0])
         own = np.array(recent.groups(), np.uint64)

@@ -223,10 +223,8 @@ class GroupScores:
 
     def _best_of(self, groups: Ints) -> Documents:
         """The best document of each of these groups, which ascend and match, with its own score."""
-        asked = np.zeros(len(self._wholes), np.bool_)
-        asked[groups] = True
         sealed, recent = self._query.shares
-        chosen = [self._of_runs(sealed, asked), self._of_members(recent, asked)]
+        chosen = [self._of_runs(sealed, groups), self._of_members(recent, groups)]
         found = self._query.scored(chosen)
         numbers = np.concatenate([members[docs] for members, docs in zip(self._members, chosen, strict=True)])
         order = np.lexsort((found.docs, -found.scores, numbers))
@@ -234,9 +232,9 @@ class GroupScores:
         kept = [self._first(found, run) for run in np.split(order, starts[1:])] if len(order) else []
         return Documents(found.docs[kept], found.scores[kept])
 
-    def _of_runs(self, share: Share, asked: Bools) -> Docs:
-        """The sealed documents that match and whose groups are asked for."""
-        starts, ends = self._table.runs(asked)
+    def _of_runs(self, share: Share, groups: Ints) -> Docs:
+        """The sealed documents that match and are of these groups."""
+        starts, ends = self._table.runs(groups)
         own = [np.empty(0, np.uint32)]
         for postings, _ in share.terms:
             # The documents of a group are a run, and so is what a list has of them.
@@ -244,9 +242,11 @@ class GroupScores:
             own += [postings.docs[at:end] for at, end in zip(first.tolist(), last.tolist(), strict=True)]
         return share.passed(distinct(own))
 
-    def _of_members(self, share: Share, asked: Bools) -> Docs:
-        """The recent documents that match and whose groups are asked for."""
+    def _of_members(self, share: Share, groups: Ints) -> Docs:
+        """The recent documents that match and are of these groups."""
         members = self._members[1]
+        asked = np.zeros(len(self._wholes), np.bool_)
+        asked[groups] = True
         own = [postings.docs[asked[members[postings.docs]]] for postings, _ in share.terms]
         return share.passed(distinct([np.empty(0, np.uint32), *own]))
 
@@ -291,7 +291,8 @@ def best_groups(indexes: Sequence[GroupScores], limit: int, realm: bytes) -> Gro
 
 def _added(parts: Sequence[tuple[Hashes, Floats]]) -> tuple[Hashes, Floats]:
     """Every group in any of `parts`, ascending, and what it scores in all: from 0.0, in their order."""
-    hashes = distinct([np.sort(own) for own, _ in parts])
+    # Most ascend already, for which the stable sort is one pass.
+    hashes = distinct([np.sort(own, kind="stable") for own, _ in parts])
     totals = np.zeros(len(hashes))
     for own, scores in parts:
         totals[np.searchsorted(hashes, own)] += scores

@@ -29,6 +29,8 @@ class Recent:
         """The documents."""
         self.size = 0
         """How many terms they name: what sealing them costs."""
+        self.version = 0
+        """Another after each change that a search can see."""
         # What follows is for searches, and catches up with the rows when one comes: who only writes never pays.
         self._unread: dict[bytes, Fresh] = {}
         self._keys: list[bytes] = []
@@ -59,7 +61,11 @@ class Recent:
             ordinal = self._ordinals.pop(doc)
             self._alive[ordinal] = 0
             self._length -= self._lengths[ordinal]
-            self._answers.clear()
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._answers.clear()
 
     def catch_up(self) -> None:
         """Have what searches ask follow the rows."""
@@ -69,7 +75,7 @@ class Recent:
         for doc, fresh in self._unread.items():
             self._read(doc, fresh)
         self._unread = {}
-        self._answers.clear()
+        self._changed()
         if len(self._words) > known:
             self._words.sort()  # a sorted list with a short tail: one pass
 
