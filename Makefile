@@ -42,7 +42,6 @@ bench: .venv/.installed
 	$(BIN)/python -m bench.engines
 	$(BIN)/python -m bench.growth
 	$(BIN)/python -m bench.stalls
-	$(BIN)/python -m bench.text
 	$(BIN)/python -m bench.scale
 	$(BIN)/python -m bench.quality
 	$(BIN)/python -m bench.steps

@@ -27,6 +27,8 @@ __all__ = ["Merge", "seal"]
 _GONE = np.uint32(0xFFFFFFFF)
 _STEP = 256
 """Documents unpacked in one step of a seal."""
+_BLOCKS = 8
+"""Blocks of postings unpacked in one step of a merge."""
 
 
 def seal(recent: Mapping[bytes, Fresh], writer: SegmentWriter) -> Iterator[list[Row]]:
@@ -97,7 +99,8 @@ class Merge:
             yield self._writer.take()
         yield from self._documents()
         for postings in _merged_postings(self._segments, self._places):
-            self._writer.add_postings(postings)
+            if postings is not None:
+                self._writer.add_postings(postings)
             yield self._writer.take()
 
     def dead(self) -> Ints:
@@ -199,10 +202,23 @@ class _Keys:
         return taken
 
 
-def _merged_postings(segments: Sequence[Segment], places: Sequence[Docs]) -> Iterator[Postings]:
-    """The postings of documents that stay, in the order of terms, some at a time."""
+def _merged_postings(segments: Sequence[Segment], places: Sequence[Docs]) -> Iterator[Postings | None]:
+    """The postings of documents that stay, in the order of terms, some at a time.
+
+    None where more is still to load: a word that stands everywhere fills many blocks.
+    """
     streams = [_Lists(segment, table) for segment, table in zip(segments, places, strict=True)]
-    while ready := [stream for stream in streams if stream.fill()]:
+    loaded = 0
+    while True:
+        for stream in streams:
+            while stream.lacks_lists():
+                stream.load()
+                loaded += 1
+                if loaded % _BLOCKS == 0:
+                    yield None
+        ready = [stream for stream in streams if stream.terms]
+        if not ready:
+            return
         bound = min(stream.terms[-1] for stream in ready)
         yield _merged([stream.take(bound) for stream in ready])
 
@@ -217,15 +233,17 @@ class _Lists:
         self._parts: list[Postings] = []
         self.terms: list[bytes] = []
 
-    def fill(self) -> bool:
-        """Have lists at hand, unless all were taken."""
+    def lacks_lists(self) -> bool:
+        """Whether there is more to load before whole lists are at hand."""
         firsts = self._segment.firsts
-        while self._next < len(firsts) and (not self.terms or firsts[self._next] == self.terms[-1]):
-            postings = self._segment.block(self._next).all()
-            self._parts.append(postings)
-            self.terms.extend(postings.terms)
-            self._next += 1
-        return bool(self.terms)
+        return self._next < len(firsts) and (not self.terms or firsts[self._next] == self.terms[-1])
+
+    def load(self) -> None:
+        """Unpack the next block."""
+        postings = self._segment.block(self._next).all()
+        self._parts.append(postings)
+        self.terms.extend(postings.terms)
+        self._next += 1
 
     def take(self, bound: bytes) -> Postings:
         """The lists of the terms up to `bound`, at their new places; one from several blocks comes in parts."""
