@@ -132,6 +132,6 @@ def _lookups(stem: str) -> tuple[str, ...]:
 _stemmer = Stemmer.Stemmer("english")
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _stem(word: str) -> str:
     return str(_stemmer.stemWord(word))

@@ -68,7 +68,7 @@ def run_pattern(*, ascii_only: bool) -> re.Pattern[str]:
     return re.compile(f"(?P<cjk>[{_CJK}]+)|(?P<word>{word}(?:_+{word})*)")
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def run_tokens(run: str) -> tuple[str, ...]:
     """The terms of one run of letters, digits and underscores."""
     words = [run[start:end].lower() for start, end in parts(run)]

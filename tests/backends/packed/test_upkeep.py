@@ -53,12 +53,12 @@ def test_a_search_goes_on_over_segments_that_are_merged_away_under_it(tmp_path: 
         search = asyncio.create_task(twins.packed.text.search(IX, "tree run", 9))
         await asyncio.sleep(0)  # it has read one segment and let others run
         assert len(before) > 1 and not search.done()
-        await twins.drop(KEYS[34])
+        await twins.drop(KEYS[10])
         await twins.packed.text.purge()
         assert await search == await twins.keyed.text.search(IX, "tree run", 9)
         del search
         await twins.packed.text.purge()
-        assert min(before) not in await segments(twins.packed)
+        assert before - await segments(twins.packed)
         await twins.packed.close()
 
     asyncio.run(run())

@@ -93,7 +93,8 @@ class Upkeep:
             if 2 * segment.deaths > segment.docs:
                 return [segment]
             sizes[_size_class(segment)].append(segment)
-        return next((alike for _, alike in sorted(sizes.items()) if len(alike) >= FANOUT), [])
+        # No more at a time, however many have come together: a step takes as long as there are segments.
+        return next((alike[:FANOUT] for _, alike in sorted(sizes.items()) if len(alike) >= FANOUT), [])
 
     # -- the three kinds of work --------------------------------------------------------------------------
 
