@@ -20,10 +20,11 @@ __all__ = [
     "Numbers",
     "Reader",
     "distinct",
+    "looked_up",
     "narrowed",
     "pack_array",
     "pack_strings",
-    "width_code",
+    "run_starts",
 ]
 
 Bools = npt.NDArray[np.bool_]
@@ -40,15 +41,11 @@ _HEAD = struct.Struct("<BI")
 _STRINGS = struct.Struct("<II")
 
 
-def width_code(largest: int) -> int:
-    """The narrowest unsigned type that holds `largest`: 0, 1, 2, 3 for 1, 2, 4, 8 bytes."""
-    return 0 if largest < 1 << 8 else 1 if largest < 1 << 16 else 2 if largest < 1 << 32 else 3
-
-
 def narrowed(numbers: npt.NDArray[np.integer]) -> Numbers:
     """The same numbers, none of them negative, in the narrowest unsigned type."""
     largest = int(numbers.max()) if len(numbers) else 0
-    return numbers.astype(_DTYPES[width_code(largest)])
+    width = 0 if largest < 1 << 8 else 1 if largest < 1 << 16 else 2 if largest < 1 << 32 else 3
+    return numbers.astype(_DTYPES[width])
 
 
 def distinct(parts: Sequence[npt.NDArray[N]]) -> npt.NDArray[N]:
@@ -57,7 +54,22 @@ def distinct(parts: Sequence[npt.NDArray[N]]) -> npt.NDArray[N]:
         return parts[0]
     merged = np.concatenate(parts)
     merged.sort(kind="stable")
-    return merged[np.concatenate([[True], merged[1:] != merged[:-1]])] if len(merged) else merged
+    return merged[run_starts(merged)]
+
+
+def run_starts(numbers: npt.NDArray[np.generic]) -> Ints:
+    """Where each run of one number starts."""
+    changes = np.ones(len(numbers), np.bool_)
+    changes[1:] = numbers[1:] != numbers[:-1]
+    return np.flatnonzero(changes)
+
+
+def looked_up(known: npt.NDArray[N], wanted: npt.NDArray[N]) -> tuple[Ints, Bools]:
+    """Where each of `wanted` stands in `known`, which ascends, and whether it stands there at all."""
+    places = np.searchsorted(known, wanted)
+    there = places < len(known)
+    there[there] = known[places[there]] == wanted[there]
+    return places, there
 
 
 def pack_array(array: npt.NDArray[np.generic]) -> bytes:

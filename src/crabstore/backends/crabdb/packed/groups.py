@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import Ints, distinct
+from .arrays import Ints, distinct, looked_up
 from .hashes import Hashes
 from .lists import Places
 from .recent import Recent
@@ -73,9 +73,7 @@ class GroupTable:
         if not recent.docs:
             return np.empty(0, np.int32), Sizes(self.docs, self.lengths, self.hashes, self.hashes[:0])
         own = np.array(recent.groups(), np.uint64)
-        places = np.searchsorted(self.hashes, own)
-        known = places < len(self.hashes)
-        known[known] = self.hashes[places[known]] == own[known]
+        places, known = looked_up(self.hashes, own)
         new = distinct([np.sort(own[~known]), np.empty(0, np.uint64)])
         places[~known] = len(self.hashes) + np.searchsorted(new, own[~known])
         docs = np.concatenate([self.docs, np.zeros(len(new), np.int64)])
@@ -105,8 +103,6 @@ class Sizes:
         """The number of the group of each hash; -1 if there is none."""
         found = np.full(len(wanted), -1)
         for start, hashes in ((0, self.known), (len(self.known), self.new)):
-            at = np.searchsorted(hashes, wanted)
-            there = at < len(hashes)
-            there[there] = hashes[at[there]] == wanted[there]
+            at, there = looked_up(hashes, wanted)
             found[there] = start + at[there]
         return found

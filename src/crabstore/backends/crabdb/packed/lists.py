@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .arrays import Bools, Floats, Numbers, narrowed
+from .arrays import Bools, Floats, Numbers, narrowed, run_starts
 
 __all__ = ["Docs", "Pinned", "Places", "PostingList", "Singles", "concatenated", "summed_by_group", "united"]
 
@@ -79,7 +79,7 @@ class PostingList:
 
 def summed_by_group(groups: Places, tfs: Numbers) -> tuple[Places, Numbers]:
     """Each run of one group, and the sum of its frequencies."""
-    starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
+    starts = run_starts(groups)
     return groups[starts], np.add.reduceat(tfs, starts, dtype=np.int64) if len(starts) else tfs[:0]
 
 
@@ -102,6 +102,6 @@ def united(lists: Sequence[tuple[Docs, Docs]]) -> PostingList:
     if not (docs[1:] > docs[:-1]).all():
         order = np.argsort(docs, kind="stable")
         docs = docs[order]
-        first = np.flatnonzero(np.diff(docs, prepend=docs[:1] ^ 1))
+        first = run_starts(docs)
         docs, tfs = docs[first], np.add.reduceat(tfs[order], first)
     return PostingList(docs, narrowed(tfs))

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....store.bm25 import Analysis, Bm25, Term
 from ....store.text import GroupHit, GroupHits, Hit, Hits, Scale, Where, group_of
-from .arrays import Bools, Floats, Ints, distinct
+from .arrays import Bools, Floats, Ints, distinct, run_starts
 from .hashes import Hashes
 from .lists import Docs, PostingList, summed_by_group
 from .scoring import Part, Share, kth_best, margin
@@ -130,7 +130,7 @@ def _contenders(runs: Ints, found: Documents, limit: int) -> Ints:
     cut = found.scores[order[limit - 1]]
     above = order[found.scores[order] > cut]
     equal = order[found.scores[order] == cut]
-    starts = np.flatnonzero(np.diff(runs[equal], prepend=-1))
+    starts = run_starts(runs[equal])
     return np.concatenate([above, *(own[:limit] for own in np.split(equal, starts[1:]))])
 
 
@@ -141,7 +141,7 @@ class GroupScores:
     """
 
     def __init__(self, query: Query, scale: Scale) -> None:
-        self._query = query
+        self.query = query
         self._scale = scale
         self._depth = query.state.depth
         self._table = query.state.sealed.groups
@@ -149,11 +149,6 @@ class GroupScores:
         self._members = [self._table.members, recent]
         self._wholes = self._score_wholes() if scale.whole else np.zeros(len(self._sizes.docs))
         self._near, self._matched = self._near_best()
-
-    @property
-    def slack(self) -> float:
-        """What part of itself a nearly right score may be wrong by."""
-        return self._query.slack
 
     def near(self) -> tuple[Hashes, Floats]:
         """The hashes of the groups that match, and nearly what they score."""
@@ -170,21 +165,13 @@ class GroupScores:
         totals = self._scale.best * found.scores + self._scale.whole * self._wholes[asked]
         return Scored(self._sizes.hashes(asked), found.docs, totals)
 
-    def key(self, doc: int) -> bytes:
-        """The key of a document."""
-        return self._query.key(doc)
-
-    def runs(self, docs: Ints) -> Ints:
-        """Runs of documents whose numbers follow their keys."""
-        return self._query.runs(docs)
-
     def group(self, key: bytes) -> bytes:
         """The group of the document under a key."""
         return group_of(key, self._depth)
 
     def _score_wholes(self) -> Floats:
         """The score of each group as one document."""
-        query, sizes = self._query, self._sizes
+        query, sizes = self.query, self._sizes
         count = int(np.count_nonzero(sizes.docs))
         average = query.state.length / max(count, 1) or 1.0
         total = np.zeros(len(sizes.docs))
@@ -212,10 +199,10 @@ class GroupScores:
         matched = np.zeros(len(best), np.bool_)
         if not self._depth:  # documents of no group
             return best.astype(np.float64), matched
-        for share, members in zip(self._query.shares, self._members, strict=True):
+        for share, members in zip(self.query.shares, self._members, strict=True):
             for docs, gains in share.sums():
                 groups = members[docs]
-                runs = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
+                runs = run_starts(groups)
                 if len(runs):
                     np.maximum.at(best, groups[runs], np.maximum.reduceat(gains, runs))
                     matched[groups[runs]] = True
@@ -223,12 +210,12 @@ class GroupScores:
 
     def _best_of(self, groups: Ints) -> Documents:
         """The best document of each of these groups, which ascend and match, with its own score."""
-        sealed, recent = self._query.shares
+        sealed, recent = self.query.shares
         chosen = [self._of_runs(sealed, groups), self._of_members(recent, groups)]
-        found = self._query.scored(chosen)
+        found = self.query.scored(chosen)
         numbers = np.concatenate([members[docs] for members, docs in zip(self._members, chosen, strict=True)])
         order = np.lexsort((found.docs, -found.scores, numbers))
-        starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+        starts = run_starts(numbers[order])
         kept = [self._first(found, run) for run in np.split(order, starts[1:])] if len(order) else []
         return Documents(found.docs[kept], found.scores[kept])
 
@@ -256,8 +243,8 @@ class GroupScores:
         if len(equal) == 1:
             return int(equal[0])
         some = Documents(found.docs[equal], found.scores[equal])
-        firsts = equal[_contenders(self.runs(some.docs), some, 1)].tolist()
-        return int(min((self.key(int(found.docs[at])), at) for at in firsts)[1])
+        firsts = equal[_contenders(self.query.runs(some.docs), some, 1)].tolist()
+        return int(min((self.query.key(int(found.docs[at])), at) for at in firsts)[1])
 
 
 @dataclass
@@ -276,7 +263,7 @@ def best_groups(indexes: Sequence[GroupScores], limit: int, realm: bytes) -> Gro
     if not limit or not len(hashes):
         return GroupHits([], complete)
     floor = kth_best(near.astype(np.float32), limit)
-    slack = max(index.slack for index in indexes)
+    slack = max(index.query.slack for index in indexes)
     if floor > 0:
         hashes = hashes[near >= floor * (1 - slack)]
     page = _named_page(indexes, [index.exact(hashes) for index in indexes], limit)
@@ -309,7 +296,7 @@ def _named_page(
     for at, (index, scored) in enumerate(zip(indexes, found, strict=True)):
         places = np.searchsorted(hashes, scored.hashes)
         docs[at, places] = scored.docs
-        runs[at, places] = index.runs(scored.docs)
+        runs[at, places] = index.query.runs(scored.docs)
     # Documents of one run stand in the order of their groups: the first index that holds a group places it.
     first = np.argmax(docs >= 0, axis=0)
     everyone = np.arange(len(hashes))
@@ -317,7 +304,7 @@ def _named_page(
     page = []
     for number in _contenders(runs[first, everyone] * len(found) + first, placed, limit).tolist():
         best = [
-            index.key(int(doc)) if doc >= 0 else None
+            index.query.key(int(doc)) if doc >= 0 else None
             for index, doc in zip(indexes, docs[:, number], strict=True)
         ]
         at = int(first[number])

@@ -17,7 +17,7 @@ import numpy as np
 
 from ....store.bm25 import Analysis, Bm25, Term
 from ....store.text import Where
-from .arrays import Bools, Floats, Ints, Numbers, distinct
+from .arrays import Bools, Floats, Ints, Numbers, distinct, looked_up
 from .lists import Docs, Pinned, PostingList, Singles
 
 __all__ = ["Part", "Share", "kth_best", "margin"]
@@ -112,7 +112,7 @@ class Share:
         docs = distinct(chosen)
         gains = sums[docs]
         for postings, idf in ranked[len(read) :]:
-            places, there = _places(postings, docs)
+            places, there = looked_up(postings.docs, docs)
             impacts, _ = postings.impacts(self.pinned, norms)
             gains[there] += impacts[places[there]] * np.float32(idf)
         kept = gains >= least
@@ -133,7 +133,7 @@ class Share:
         total = np.zeros(len(docs), np.float64)
         weights, lengths = self.part.weights(docs), self.part.lengths[docs].astype(np.float64)
         for postings, idf in self.terms:
-            places, there = _places(postings, docs)
+            places, there = looked_up(postings.docs, docs)
             tfs = postings.tfs[places[there]].astype(np.float64)
             total[there] += weights[there] * idf * self.bm25.gain(tfs, lengths[there], self.average)
         return total
@@ -166,10 +166,3 @@ class Share:
             return postings.docs, gains
         kept = self.passing[postings.docs]
         return postings.docs[kept], gains[kept]
-
-
-def _places(postings: PostingList, docs: Docs) -> tuple[Ints, Bools]:
-    """Where each document would stand in a list, and whether it does."""
-    places = np.searchsorted(postings.docs, docs)
-    places[places == len(postings.docs)] = 0
-    return places, np.asarray(postings.docs[places] == docs)

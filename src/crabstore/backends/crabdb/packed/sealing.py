@@ -13,7 +13,7 @@ from itertools import chain, compress
 import numpy as np
 
 from ....store.text import group_of
-from .arrays import Bools, Floats, Ints, Numbers
+from .arrays import Bools, Floats, Ints, Numbers, run_starts
 from .columns import merged_column
 from .hashes import group_runs, key_hashes
 from .lists import Docs
@@ -132,7 +132,7 @@ class Merge:
         for segment, old, new in parts:
             groups[new] = segment.groups.by_document(segment.docs)[old]
             yield []
-        starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] + np.uint64(1)))
+        starts = run_starts(groups)
         self._writer.add_groups(starts, groups[starts], lengths)
         yield self._writer.take()
         for name in sorted({name for segment in self._segments for name in segment.row.attrs}):

@@ -19,7 +19,7 @@ import numpy as np
 from ....store.bm25 import Analysis, Term
 from ....store.errors import BadRecord
 from ....store.text import Between
-from .arrays import Bools, Floats, Ints, Numbers, Reader
+from .arrays import Bools, Floats, Ints, Numbers, Reader, looked_up
 from .cache import Cache
 from .columns import Column, read_column
 from .lists import PostingList, united
@@ -50,10 +50,7 @@ class Groups:
 
     def have(self, hashes: Numbers) -> Bools:
         """Which of these groups are here."""
-        known = self._ascending
-        places = np.searchsorted(known, hashes)
-        places[places == len(known)] = 0
-        return np.asarray(known[places] == hashes) if len(known) else np.zeros(len(hashes), np.bool_)
+        return looked_up(self._ascending, hashes)[1]
 
     def sizes(self, docs: int) -> Ints:
         """Documents in each."""
